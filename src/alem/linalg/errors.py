@@ -1,0 +1,53 @@
+"""What goes wrong with a matrix, and how it is said."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class InvalidMatrixError(ValueError):
+    """A matrix is not what the operation needs; the message says which, how badly, and what to do.
+
+    ``index`` is the place of the worst offender in the batch, a tuple that is empty for a single
+    matrix and None where the whole input is at fault (its shape or dtype, say).
+    """
+
+    def __init__(self, message: str, index: tuple[int, ...] | None = None) -> None:
+        super().__init__(message)
+        self.index = index
+
+
+class NotPositiveDefiniteError(InvalidMatrixError):
+    """A matrix has an eigenvalue that is zero or negative where only positive ones are allowed."""
+
+
+class ConvergenceError(ArithmeticError):
+    """An iteration ended before it reached its stated tolerance."""
+
+
+def can_inspect(x: Tensor) -> bool:
+    """Whether looking at the values of ``x`` costs nothing and breaks nothing.
+
+    True in eager mode on the CPU. False on an accelerator, where asking would synchronise; in a
+    compiled graph, which asking would break; and inside ``torch.func`` transforms, which have no
+    single value to show.
+    """
+    return (
+        not torch.compiler.is_compiling()
+        and x.device.type == "cpu"
+        and not torch._C._functorch.is_functorch_wrapped_tensor(x)
+    )
+
+
+def matrix_name(index: tuple[int, ...]) -> str:
+    """How a message names a matrix of a batch: ``matrix``, ``matrix 3``, ``matrix (0, 2)``."""
+    if not index:
+        return "matrix"
+    return f"matrix {index[0] if len(index) == 1 else index}"
+
+
+def worst_index(badness: Tensor) -> tuple[int, ...]:
+    """The batch index at which ``badness`` (a value per matrix, NaN the worst) is largest."""
+    flat = torch.nan_to_num(badness, nan=torch.inf).reshape(-1).argmax()
+    return tuple(int(i) for i in torch.unravel_index(flat, badness.shape)) if badness.ndim else ()

@@ -1,0 +1,169 @@
+"""The scalar functions of symmetric matrices: log, exp, powers, clamp, sinh-arcsinh, as data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from alem.linalg import divided
+from alem.linalg.spectral import spectral
+from alem.linalg.spectral_map import ScalarMap
+
+
+class _Elementary(ScalarMap):
+    """A scalar function without parameters, given by f, f[·, ·], f″ and the width of its features."""
+
+    def __init__(
+        self,
+        name: str,
+        f: Callable[[Tensor], Tensor],
+        first: Callable[[Tensor, Tensor], Tensor],
+        curvature: Callable[[Tensor], Tensor],
+        width: Callable[[Tensor], Tensor],
+        positive: bool = False,
+    ) -> None:
+        self.name, self._f, self._first, self._curvature = name, f, first, curvature
+        self._width, self.positive = width, positive
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def values(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self._f(x)
+
+    def divided(self, x: Tensor, y: Tensor) -> Tensor:  # type: ignore[override]
+        return self._first(x, y)
+
+    def divided2(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:  # type: ignore[override]
+        return divided.second(self._first, self._curvature, self._width, x, y, z)
+
+
+LOG = _Elementary("log", torch.log, divided.log, lambda x: -(x**-2), lambda x: x, positive=True)
+EXP = _Elementary("exp", torch.exp, divided.exp, torch.exp, torch.ones_like)
+SQRT = _Elementary("sqrt", torch.sqrt, divided.sqrt, lambda x: -0.25 * x**-1.5, lambda x: x, positive=True)
+INVERSE_SQRT = _Elementary(
+    "inverse_sqrt",
+    torch.rsqrt,
+    divided.inverse_sqrt,
+    lambda x: 0.75 * x**-2.5,
+    lambda x: x,
+    positive=True,
+)
+
+
+class Power(ScalarMap):
+    """σ ↦ σᵖ for σ > 0, with p a parameter of shape `(...)`, one per matrix."""
+
+    n_parameters = 1
+    positive = True
+
+    def values(self, x: Tensor, p: Tensor) -> Tensor:  # type: ignore[override]
+        return x ** p[..., None]
+
+    def divided(self, x: Tensor, y: Tensor, p: Tensor) -> Tensor:  # type: ignore[override]
+        return divided.power(x, y, p[..., None, None])
+
+    def divided2(self, x: Tensor, y: Tensor, z: Tensor, p: Tensor) -> Tensor:  # type: ignore[override]
+        q = p[..., None, None]
+        return divided.second(
+            lambda a, b: divided.power(a, b, q),
+            lambda a: q * (q - 1) * a ** (q - 2),
+            lambda a: a / (1 + q.abs()),
+            x,
+            y,
+            z,
+        )
+
+
+class Clamp(ScalarMap):
+    """σ ↦ max(σ, m). At σ = m the derivative is 1, that of the identity."""
+
+    def __init__(self, minimum: float) -> None:
+        self.minimum = minimum
+
+    def values(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return x.clamp(min=self.minimum)
+
+    def divided(self, x: Tensor, y: Tensor) -> Tensor:  # type: ignore[override]
+        return divided.clamp(x, y, self.minimum)
+
+    def divided2(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:  # type: ignore[override]
+        return divided.second(self.divided, torch.zeros_like, None, x, y, z)
+
+
+class SinhArcsinh(ScalarMap):
+    """t ↦ c·s·sinh(δ·asinh(t/s)), with positive parameters c, δ, s of shape `()`.
+
+    Smooth, odd, increasing, and the identity for c = δ = 1. Its inverse is the same function with
+    1/c, 1/δ and c·s.
+    """
+
+    n_parameters = 3
+
+    def values(self, x: Tensor, c: Tensor, delta: Tensor, s: Tensor) -> Tensor:  # type: ignore[override]
+        return c * s * torch.sinh(delta * torch.asinh(x / s))
+
+    def divided(self, x: Tensor, y: Tensor, c: Tensor, delta: Tensor, s: Tensor) -> Tensor:  # type: ignore[override]
+        x, y = x / s, y / s
+        outer = divided.sinh(delta * torch.asinh(x), delta * torch.asinh(y))
+        return c * delta * outer * divided.asinh(x, y)
+
+    def divided2(  # type: ignore[override]
+        self, x: Tensor, y: Tensor, z: Tensor, c: Tensor, delta: Tensor, s: Tensor
+    ) -> Tensor:
+        x, y, z = x / s, y / s, z / s
+        u, v, w = (delta * torch.asinh(a) for a in (x, y, z))
+        sinh2 = divided.second(divided.sinh, torch.sinh, torch.ones_like, u, v, w)
+        asinh2 = divided.second(
+            divided.asinh, lambda a: -a * (1 + a * a) ** -1.5, lambda a: 1 + a.abs(), x, y, z
+        )
+        # (f∘g)[x,y,z] = f[gx,gy,gz] g[x,z] g[y,z] + f[gx,gy] g[x,y,z]
+        chained = delta * delta * sinh2 * divided.asinh(x, z) * divided.asinh(y, z)
+        return c / s * (chained + delta * divided.sinh(u, v) * asinh2)
+
+    @staticmethod
+    def inverse_parameters(c: Tensor, delta: Tensor, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The parameters of the inverse function."""
+        return 1 / c, 1 / delta, c * s
+
+
+POWER = Power()
+SINH_ARCSINH = SinhArcsinh()
+
+
+def log(X: Tensor, base: float = math.e) -> Tensor:
+    """Logarithm of symmetric positive definite matrices `(..., n, n)`, to any base."""
+    if not base > 0 or base == 1:
+        raise ValueError(f"the base of a logarithm must be positive and not 1, got {base}")
+    Y = spectral(X, LOG)
+    return Y if base == math.e else Y / math.log(base)
+
+
+def exp(X: Tensor) -> Tensor:
+    """Exponential of symmetric matrices `(..., n, n)`."""
+    return spectral(X, EXP)
+
+
+def sqrt(X: Tensor) -> Tensor:
+    """The positive definite square root."""
+    return spectral(X, SQRT)
+
+
+def inverse_sqrt(X: Tensor) -> Tensor:
+    """The inverse of the positive definite square root."""
+    return spectral(X, INVERSE_SQRT)
+
+
+def power(X: Tensor, p: float | Tensor) -> Tensor:
+    """Xᵖ for positive definite X `(..., n, n)`; p a number or a tensor that broadcasts against `(...)`."""
+    p = torch.as_tensor(p, dtype=X.dtype, device=X.device)
+    shape = torch.broadcast_shapes(X.shape[:-2], p.shape)
+    return spectral(X.expand(*shape, *X.shape[-2:]), POWER, p)
+
+
+def clamp(X: Tensor, minimum: float) -> Tensor:
+    """Raise every eigenvalue below ``minimum`` to it."""
+    return spectral(X, Clamp(minimum))

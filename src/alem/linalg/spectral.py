@@ -1,0 +1,283 @@
+"""One differentiable operation, F(X) = U diag(φ(λ)) Uᵀ, and its derivatives.
+
+What φ is, is data: a :class:`SpectralMap` states its values, its first derivative and, if it wants
+to be exact at repeated eigenvalues, its second. This module turns that into autograd:
+
+- :func:`spectral` is F, differentiable twice in X and in the parameters of φ;
+- :func:`pushforward` is DF(X)[V], :func:`solve_pushforward` its inverse in V, both differentiable;
+- :func:`jet` and :func:`solve_jet` return F(X) together with one of these, and
+  :func:`displacement` solves DF(X)[V] = Y − F(X), each from one decomposition.
+
+All of it works under ``torch.func`` (``grad``, ``vjp``, ``jvp``, ``vmap`` and ``vmap`` of ``grad``)
+and under ``torch.compile(fullgraph=True)``. Derivatives of order three raise, rather than being
+silently wrong.
+
+In the eigenframe of X the derivatives are small formulas. With Ṽ = UᵀVU,
+
+    DF(X)[V] = U (K ⊙ Ṽ + diag(C diag Ṽ)) Uᵀ,
+
+K the divided differences of φ, and C the coupling between eigenvalues of a φ whose i-th value
+depends on all of them; C is absent for a function applied to each eigenvalue by itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from alem.linalg.eigh import eigh
+from alem.linalg.errors import NotPositiveDefiniteError, can_inspect, matrix_name, worst_index
+from alem.linalg.spectral_map import SpectralMap, differences
+from alem.linalg.vectorize import symmetrize
+
+
+def spectral(X: Tensor, phi: SpectralMap, *parameters: Tensor) -> Tensor:
+    """F(X) = U diag(φ(λ)) Uᵀ for symmetric X `(..., n, n)`; X is symmetrised first."""
+    return _apply(_Spectral, phi, X, *parameters)[0]
+
+
+def pushforward(X: Tensor, V: Tensor, phi: SpectralMap, *parameters: Tensor) -> Tensor:
+    """DF(X)[V], the derivative of F at X along symmetric V `(..., n, n)`."""
+    return jet(X, V, phi, *parameters)[1]
+
+
+def solve_pushforward(X: Tensor, W: Tensor, phi: SpectralMap, *parameters: Tensor) -> Tensor:
+    """The V with DF(X)[V] = W."""
+    return solve_jet(X, W, phi, *parameters)[1]
+
+
+def jet(X: Tensor, V: Tensor, phi: SpectralMap, *parameters: Tensor) -> tuple[Tensor, Tensor]:
+    """F(X) and DF(X)[V] from one decomposition."""
+    return _with_derivative(X, V, phi, parameters, "apply")
+
+
+def solve_jet(X: Tensor, W: Tensor, phi: SpectralMap, *parameters: Tensor) -> tuple[Tensor, Tensor]:
+    """F(X) and the V with DF(X)[V] = W from one decomposition."""
+    return _with_derivative(X, W, phi, parameters, "solve")
+
+
+def displacement(X: Tensor, Y: Tensor, phi: SpectralMap, *parameters: Tensor) -> Tensor:
+    """The V with DF(X)[V] = Y − F(X), from one decomposition."""
+    return _with_derivative(X, Y, phi, parameters, "solve", relative=True)[1]
+
+
+def _with_derivative(
+    X: Tensor,
+    V: Tensor,
+    phi: SpectralMap,
+    parameters: tuple[Tensor, ...],
+    mode: str,
+    relative: bool = False,
+) -> tuple[Tensor, Tensor]:
+    Y, x, U = _apply(_Spectral, phi, X, *parameters)
+    if relative:
+        V = V - Y
+    shape = torch.broadcast_shapes(X.shape, V.shape)
+    return Y, _apply(_Derivative, phi, mode, V.expand(shape), X.expand(shape), x, U, *parameters)
+
+
+def _apply(function: type[_Function], *args: Any) -> Any:
+    """``function.apply`` in the form that suits the moment.
+
+    In eager mode the variant with forward-mode differentiation, which Dynamo does not accept. In a
+    compiled graph where nothing needs a gradient the bare forward, because there Dynamo takes a
+    Function with a variable number of arguments to expect a context.
+    """
+    if not torch.compiler.is_compiling():
+        return function.eager.apply(*args)
+    if torch.is_grad_enabled() and any(isinstance(a, Tensor) and a.requires_grad for a in args):
+        return function.apply(*args)
+    return function.forward(*args)
+
+
+def rotate(U: Tensor, A: Tensor) -> Tensor:
+    """U A Uᵀ."""
+    return U @ A @ U.mT
+
+
+def _recompose(U: Tensor, values: Tensor) -> Tensor:
+    return (U * values[..., None, :]) @ U.mT
+
+
+class _Function(torch.autograd.Function):
+    """What the Functions here share; ``eager`` is the variant to use outside compiled graphs."""
+
+    generate_vmap_rule = True
+    eager: type[_Function]
+
+
+class _ThirdDerivative(_Function):
+    """The identity, tied to the inputs of a second derivative so that a third one raises."""
+
+    @staticmethod
+    def forward(value: Tensor, *inputs: Tensor) -> Tensor:
+        return value.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, G: Tensor) -> tuple[Tensor | None, ...]:
+        raise NotImplementedError("spectral functions have derivatives of order one and two only")
+
+
+def _last_derivatives(
+    grads: tuple[Tensor | None, ...], inputs: tuple[Tensor, ...]
+) -> tuple[Tensor | None, ...]:
+    """``grads`` as they are where nobody can differentiate them; else such that doing so raises."""
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+        return grads
+    return tuple(None if g is None else _ThirdDerivative.apply(g, *inputs) for g in grads)
+
+
+class _Spectral(_Function):
+    """F(X), with the decomposition as two further outputs for whoever can reuse it."""
+
+    @staticmethod
+    def forward(phi: SpectralMap, X: Tensor, *parameters: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x, U = eigh(symmetrize(X))
+        if phi.positive and can_inspect(x):
+            _require_positive(x)
+        return _recompose(U, phi.values(x, *parameters)), x, U
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        phi, X, *parameters = inputs
+        _, x, U = output
+        ctx.phi = phi
+        ctx.mark_non_differentiable(x, U)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(X, x, U, *parameters)
+        ctx.save_for_forward(X, x, U, *parameters)
+
+    @staticmethod
+    def backward(ctx: Any, G: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+        X, x, U, *parameters = ctx.saved_tensors
+        grads: list[Tensor | None] = [None, None, *(None for _ in parameters)]
+        if G is None:
+            return tuple(grads)
+        if ctx.needs_input_grad[1]:
+            grads[1] = _apply(_Derivative, ctx.phi, "adjoint", G, X, x, U, *parameters)
+        if any(ctx.needs_input_grad[2:]):
+            grads[2:] = _apply(_ParameterGradient, ctx.phi, G, X, x, U, *parameters)
+        return tuple(grads)
+
+
+class _SpectralWithForwardMode(_Spectral):
+    """The same with forward-mode differentiation, which Dynamo does not accept in a Function."""
+
+    @staticmethod
+    def jvp(ctx: Any, _: None, V: Tensor | None, *parameters_dot: Tensor | None) -> tuple[Any, ...]:
+        X, x, U, *parameters = ctx.saved_tensors
+        Y_dot = torch.zeros_like(X)
+        if V is not None:
+            Y_dot = _apply(_Derivative, ctx.phi, "apply", V, X, x, U, *parameters)
+        if any(dot is not None for dot in parameters_dot):
+            dots = tuple(
+                torch.zeros_like(p) if dot is None else dot
+                for p, dot in zip(parameters, parameters_dot, strict=True)
+            )
+            moved = torch.func.jvp(lambda *p: ctx.phi.values(x, *p), tuple(parameters), dots)[1]
+            Y_dot = Y_dot + _recompose(U, moved)
+        return Y_dot, None, None
+
+
+_TRANSPOSE = {
+    "apply": "adjoint",
+    "adjoint": "apply",
+    "solve": "solve_adjoint",
+    "solve_adjoint": "solve",
+}
+
+
+class _Derivative(_Function):
+    """DF(X)[V], DFᵀ(X)[V] or an inverse of one, by ``mode``, a method name of Differential."""
+
+    @staticmethod
+    def forward(
+        phi: SpectralMap, mode: str, V: Tensor, X: Tensor, x: Tensor, U: Tensor, *parameters: Tensor
+    ) -> Tensor:
+        differential = phi.first(x, differences(x), *parameters)
+        return rotate(U, getattr(differential, mode)(rotate(U.mT, symmetrize(V))))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.phi, ctx.mode = inputs[:2]
+        ctx.save_for_backward(*inputs[2:], output)
+
+    @staticmethod
+    def backward(ctx: Any, G: Tensor) -> tuple[Tensor | None, ...]:
+        V, _, x, U, *parameters, R = ctx.saved_tensors
+        phi, mode = ctx.phi, ctx.mode
+        gaps = differences(x)
+        differential = phi.first(x, gaps, *parameters)
+        H, V, R = (rotate(U.mT, symmetrize(A)) for A in (G, V, R))
+        B = getattr(differential, _TRANSPOSE[mode])(H)
+        # ⟨G, R⟩ varies with X and the parameters as sign·⟨left, DF[right]⟩, both held fixed, does
+        sign, left, right = {
+            "apply": (1.0, H, V),
+            "adjoint": (1.0, V, H),
+            "solve": (-1.0, B, R),
+            "solve_adjoint": (-1.0, R, B),
+        }[mode]
+        grads: list[Tensor | None] = [rotate(U, B), None, None, None, *(None for _ in parameters)]
+        if ctx.needs_input_grad[3]:
+            grads[1] = sign * rotate(U, phi.second(x, gaps, left, right, *parameters))
+        if any(ctx.needs_input_grad[6:]):
+            vjp = torch.func.vjp(lambda *p: phi.first(x, gaps, *p).apply(right), *parameters)[1]
+            grads[4:] = [sign * g for g in vjp(left)]
+        return (None, None, *_last_derivatives(tuple(grads), (G, *ctx.saved_tensors)))
+
+
+class _ParameterGradient(_Function):
+    """The gradient of ⟨G, F(X)⟩ in the parameters of φ, itself differentiable in G, X and them."""
+
+    @staticmethod
+    def forward(
+        phi: SpectralMap, G: Tensor, X: Tensor, x: Tensor, U: Tensor, *parameters: Tensor
+    ) -> tuple[Tensor, ...]:
+        vjp = torch.func.vjp(lambda *p: phi.values(x, *p), *parameters)[1]
+        return tuple(vjp(rotate(U.mT, G).diagonal(dim1=-2, dim2=-1)))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.phi = inputs[0]
+        ctx.save_for_backward(*inputs[1:])
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
+        G, _, x, U, *parameters = ctx.saved_tensors
+        phi, gaps = ctx.phi, differences(x)
+        frame_G = rotate(U.mT, symmetrize(G))
+
+        def moved_values(*p: Tensor) -> Tensor:
+            return torch.func.jvp(lambda *q: phi.values(x, *q), p, cotangents)[1]
+
+        def transposed(*p: Tensor) -> Tensor:
+            return phi.first(x, gaps, *p).adjoint(frame_G)
+
+        values_dot, vjp = torch.func.vjp(moved_values, *parameters)[:2]
+        X_grad = torch.func.jvp(transposed, tuple(parameters), cotangents)[1]
+        parameter_grads = vjp(frame_G.diagonal(dim1=-2, dim2=-1))
+        grads = (_recompose(U, values_dot), rotate(U, X_grad), None, None, *parameter_grads)
+        return (None, *_last_derivatives(grads, (*cotangents, *ctx.saved_tensors)))
+
+
+_Spectral.eager = _SpectralWithForwardMode
+_Derivative.eager = _Derivative
+_ParameterGradient.eager = _ParameterGradient
+
+
+def _require_positive(x: Tensor) -> None:
+    smallest = x[..., 0] if x.shape[-1] else x.new_ones(())
+    if smallest.numel() and not bool((smallest > 0).all()):
+        index = worst_index(-smallest)
+        raise NotPositiveDefiniteError(
+            f"{matrix_name(index)} of a batch of shape {tuple(x.shape[:-1])} is not positive "
+            f"definite: its smallest eigenvalue is {float(smallest[index]):.3g} and its largest "
+            f"{float(x[index][-1]):.3g}; add a multiple of the identity, or clamp the eigenvalues",
+            index,
+        )

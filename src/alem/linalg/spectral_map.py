@@ -1,0 +1,186 @@
+"""Functions of a spectrum as data: what they are, and how they change, in the eigenframe."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Differential:
+    """The derivative of a spectral map in the eigenframe: V ↦ K ⊙ V + diag(C diag V)."""
+
+    loewner: Tensor
+    coupling: Tensor | None = None
+
+    def diagonal_block(self) -> Tensor:
+        """J = diag(K_ii) + C, the Jacobian of φ."""
+        own = torch.diag_embed(self.loewner.diagonal(dim1=-2, dim2=-1))
+        return own if self.coupling is None else own + self.coupling
+
+    def apply(self, V: Tensor) -> Tensor:
+        """DF[V]."""
+        return self._multiply(V, self.coupling)
+
+    def adjoint(self, V: Tensor) -> Tensor:
+        """DFᵀ[V], the transpose with respect to the Frobenius inner product."""
+        return self._multiply(V, None if self.coupling is None else self.coupling.mT)
+
+    def solve(self, V: Tensor) -> Tensor:
+        """DF⁻¹[V]."""
+        return self._divide(V, transpose=False)
+
+    def solve_adjoint(self, V: Tensor) -> Tensor:
+        """DF⁻ᵀ[V]."""
+        return self._divide(V, transpose=True)
+
+    def _multiply(self, V: Tensor, coupling: Tensor | None) -> Tensor:
+        result = self.loewner * V
+        if coupling is None:
+            return result
+        return result + torch.diag_embed(_matvec(coupling, V.diagonal(dim1=-2, dim2=-1)))
+
+    def _divide(self, V: Tensor, transpose: bool) -> Tensor:
+        if self.coupling is None:
+            return V / self.loewner
+        J = self.diagonal_block()
+        diagonal = torch.linalg.solve(J.mT if transpose else J, V.diagonal(dim1=-2, dim2=-1)[..., None])
+        on_diagonal = torch.eye(V.shape[-1], dtype=torch.bool, device=V.device)
+        return torch.where(on_diagonal, diagonal, V / torch.where(on_diagonal, 1.0, self.loewner))
+
+
+def _matvec(A: Tensor, x: Tensor) -> Tensor:
+    return (A @ x[..., None])[..., 0]
+
+
+class SpectralMap(ABC):
+    """φ on ordered spectra, as data: what :func:`spectral` needs to know of a function.
+
+    ``x`` `(..., n)` holds the eigenvalues in ascending order and ``gaps`` `(..., n, n)` their
+    differences x_i − x_j. The two are given separately because where x is itself the result of a
+    function, the differences can be known to more digits than x holds.
+    """
+
+    n_parameters: int = 0
+    positive: bool = False  # whether φ is defined on positive eigenvalues only
+
+    @abstractmethod
+    def values(self, x: Tensor, *parameters: Tensor) -> Tensor:
+        """φ(x) `(..., n)`."""
+
+    @abstractmethod
+    def first(self, x: Tensor, gaps: Tensor, *parameters: Tensor) -> Differential:
+        """The derivative of F in the eigenframe."""
+
+    def second(self, x: Tensor, gaps: Tensor, left: Tensor, right: Tensor, *parameters: Tensor) -> Tensor:
+        """The gradient in X of ⟨left, DF(X)[right]⟩, in the eigenframe; left and right symmetric.
+
+        This general rule holds for separated eigenvalues. With N = [DF right, left] +
+        [DFᵀ left, right], a skew matrix, it is N_ij/(x_i − x_j) off the diagonal and the plain
+        derivative in x on it. Maps that are smooth at repeated eigenvalues override it.
+        """
+        differential, vjp = _vjp_in_x(self, x, parameters)
+        turned = _commutator(differential.apply(right), left) + _commutator(
+            differential.adjoint(left), right
+        )
+        return turned * self.reciprocal_gaps(x, gaps) + torch.diag_embed(vjp(left, right))
+
+    def reciprocal_gaps(self, x: Tensor, gaps: Tensor) -> Tensor:
+        """1/(x_i − x_j) off the diagonal, 0 on it."""
+        diagonal = torch.eye(x.shape[-1], dtype=torch.bool, device=x.device)
+        return torch.where(diagonal, 0.0, 1.0 / torch.where(diagonal, 1.0, gaps))
+
+
+def _commutator(A: Tensor, B: Tensor) -> Tensor:
+    return A @ B - B @ A
+
+
+def _vjp_in_x(
+    phi: SpectralMap, x: Tensor, parameters: tuple[Tensor, ...]
+) -> tuple[Differential, Callable[[Tensor, Tensor], Tensor]]:
+    """The differential at x, and the gradient in x of ⟨left, DF[right]⟩ in a fixed frame."""
+
+    def contraction(y: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        return (left * phi.first(y, differences(y), *parameters).apply(right)).sum()
+
+    def gradient(left: Tensor, right: Tensor) -> Tensor:
+        return torch.func.grad(contraction)(x, left, right)
+
+    return phi.first(x, differences(x), *parameters), gradient
+
+
+def differences(x: Tensor) -> Tensor:
+    """x_i − x_j `(..., n, n)`."""
+    return x[..., :, None] - x[..., None, :]
+
+
+class ScalarMap(SpectralMap):
+    """φ_i = f(x_i): one function applied to each eigenvalue. Exact at repeated eigenvalues."""
+
+    @abstractmethod
+    def divided(self, x: Tensor, y: Tensor, *parameters: Tensor) -> Tensor:
+        """f[x, y]; f′(x) where x = y."""
+
+    @abstractmethod
+    def divided2(self, x: Tensor, y: Tensor, z: Tensor, *parameters: Tensor) -> Tensor:
+        """f[x, y, z]."""
+
+    def first(self, x: Tensor, gaps: Tensor, *parameters: Tensor) -> Differential:
+        return Differential(self.divided(x[..., :, None], x[..., None, :], *parameters))
+
+    def second(self, x: Tensor, gaps: Tensor, left: Tensor, right: Tensor, *parameters: Tensor) -> Tensor:
+        """Σ_k f[x_i, x_k, x_j] (left_ik right_kj + right_ik left_kj), one k at a time."""
+        total = torch.zeros_like(left * right)
+        for k in range(x.shape[-1]):
+            weight = self.divided2(x[..., :, None], x[..., k, None, None], x[..., None, :], *parameters)
+            outer = left[..., :, k, None] * right[..., None, k, :]
+            total = total + weight * (outer + outer.mT)
+        return total
+
+
+class Chain(SpectralMap):
+    """φ = outer ∘ inner; parameters are the inner's, then the outer's.
+
+    The gaps handed to the outer map are inner[x_i, x_j]·(x_i − x_j), exact to rounding, not the
+    differences of rounded values.
+    """
+
+    def __init__(self, outer: SpectralMap, inner: SpectralMap) -> None:
+        self.outer, self.inner = outer, inner
+        self.n_parameters = outer.n_parameters + inner.n_parameters
+        self.positive = inner.positive
+
+    def _split(self, parameters: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        return parameters[: self.inner.n_parameters], parameters[self.inner.n_parameters :]
+
+    def values(self, x: Tensor, *parameters: Tensor) -> Tensor:
+        p, q = self._split(parameters)
+        return self.outer.values(self.inner.values(x, *p), *q)
+
+    def _firsts(
+        self, x: Tensor, gaps: Tensor, parameters: tuple[Tensor, ...]
+    ) -> tuple[Tensor, Tensor, Differential, Differential]:
+        p, q = self._split(parameters)
+        y = self.inner.values(x, *p)
+        inner = self.inner.first(x, gaps, *p)
+        inner_gaps = inner.loewner * gaps
+        return y, inner_gaps, inner, self.outer.first(y, inner_gaps, *q)
+
+    def first(self, x: Tensor, gaps: Tensor, *parameters: Tensor) -> Differential:
+        _, _, inner, outer = self._firsts(x, gaps, parameters)
+        loewner = outer.loewner * inner.loewner
+        if inner.coupling is None and outer.coupling is None:
+            return Differential(loewner)
+        coupling = outer.diagonal_block() @ inner.diagonal_block()
+        own = torch.diag_embed(loewner.diagonal(dim1=-2, dim2=-1))
+        return Differential(loewner, coupling - own)
+
+    def second(self, x: Tensor, gaps: Tensor, left: Tensor, right: Tensor, *parameters: Tensor) -> Tensor:
+        p, q = self._split(parameters)
+        y, inner_gaps, inner, outer = self._firsts(x, gaps, parameters)
+        bent = self.outer.second(y, inner_gaps, left, inner.apply(right), *q)
+        return inner.adjoint(bent) + self.inner.second(x, gaps, outer.adjoint(left), right, *p)
