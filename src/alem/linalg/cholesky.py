@@ -13,11 +13,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from alem.linalg.eigh import eigvalsh
 from alem.linalg.errors import (
     InvalidMatrixError,
     NotPositiveDefiniteError,
     can_inspect,
     matrix_name,
+    require_finite,
     worst_index,
 )
 from alem.linalg.vectorize import require_square, symmetrize
@@ -159,17 +161,9 @@ def _require_factor(S: Tensor, L: Tensor, info: Tensor) -> None:
     failed = ~_is_factor(L, info)
     if not failed.any():
         return
-    non_finite = ~S.isfinite()
-    if non_finite.any():
-        *index, i, j = worst_index(non_finite.to(S.dtype))
-        raise InvalidMatrixError(
-            f"{matrix_name(tuple(index))} of a batch of shape {tuple(S.shape)} is not finite: "
-            f"entry ({i}, {j}) is {S[(*index, i, j)].item()}; remove or repair it, or look for "
-            "the earlier step that overflowed",
-            tuple(index),
-        )
+    require_finite(S)
     # In double precision, so that the message does not carry rounding of its own.
-    eigenvalues = torch.linalg.eigvalsh(S.double())
+    eigenvalues = eigvalsh(S.double())
     index_ = worst_index((-eigenvalues[..., 0]).masked_fill(~failed, -torch.inf))
     smallest, largest = eigenvalues[index_][0].item(), eigenvalues[index_][-1].item()
     count = int(failed.sum())

@@ -4,9 +4,9 @@
 digit as x approaches y; each function here has a form that loses none. All arguments broadcast and
 may be in any order. No form has a threshold: the limit is taken only where x and y are equal.
 
-The two general rules, :func:`smooth` and :func:`second`, do switch between a quotient and a
-quadrature. Where they switch is measured against the width of the function's own features, which
-the caller states, so that scaling the data never changes the rule.
+The general rule for f[x, y, z], :func:`second`, does switch between a quotient and a quadrature. Where
+it switches is measured against the width of the function's own features, which the caller states, so
+that scaling the data never changes the rule.
 """
 
 from __future__ import annotations
@@ -26,6 +26,13 @@ def _split(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return low, high, torch.where(equal, 1.0, gap), equal
 
 
+def _expm1(x: Tensor) -> Tensor:
+    """eˣ − 1; as tanh(x/2)(eˣ + 1) in compiled graphs, where inductor makes exp(x) − 1 of torch's own."""
+    if torch.compiler.is_compiling():
+        return torch.tanh(x / 2) * (torch.exp(x) + 1)
+    return torch.expm1(x)
+
+
 def log(x: Tensor, y: Tensor) -> Tensor:
     """ln[x, y] = log1p((y − x)/x) / (y − x) for 0 < x ≤ y."""
     low, _, gap, equal = _split(x, y)
@@ -35,7 +42,7 @@ def log(x: Tensor, y: Tensor) -> Tensor:
 def exp(x: Tensor, y: Tensor) -> Tensor:
     """exp[x, y] = eʸ (1 − e^{x−y}) / (y − x) for x ≤ y; never overflows before eʸ does."""
     _, high, gap, equal = _split(x, y)
-    return torch.exp(high) * torch.where(equal, 1.0, -torch.expm1(-gap) / gap)
+    return torch.exp(high) * torch.where(equal, 1.0, -_expm1(-gap) / gap)
 
 
 def power(x: Tensor, y: Tensor, p: Tensor) -> Tensor:
@@ -47,7 +54,7 @@ def power(x: Tensor, y: Tensor, p: Tensor) -> Tensor:
     low, high, gap, equal = _split(x, y)
     ratio = p * torch.log1p(torch.where(equal, 0.0, gap) / low)
     near = ratio.abs() <= 1
-    close = low**p * torch.expm1(torch.where(near, ratio, 0.0))
+    close = low**p * _expm1(torch.where(near, ratio, 0.0))
     far = high**p - low**p
     return torch.where(equal, p * low ** (p - 1), torch.where(near, close, far) / gap)
 
@@ -63,6 +70,18 @@ def inverse_sqrt(x: Tensor, y: Tensor) -> Tensor:
     return -1.0 / (a * b * (a + b))
 
 
+def sqrt_second(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    """√[x, y, z] = −1/((a+b)(b+c)(c+a)), a, b, c the roots."""
+    a, b, c = x.sqrt(), y.sqrt(), z.sqrt()
+    return -1.0 / ((a + b) * (b + c) * (c + a))
+
+
+def inverse_sqrt_second(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    """The same for σ ↦ σ^{−1/2}: (a+b+c)/(abc(a+b)(b+c)(c+a))."""
+    a, b, c = x.sqrt(), y.sqrt(), z.sqrt()
+    return (a + b + c) / ((a * b * c) * ((a + b) * (b + c) * (c + a)))
+
+
 def clamp(x: Tensor, y: Tensor, minimum: float) -> Tensor:
     """Divided difference of σ ↦ max(σ, m): the part of [x, y] that lies above m; 1 at x = y = m."""
     low, high, gap, equal = _split(x, y)
@@ -76,18 +95,18 @@ def sinh(x: Tensor, y: Tensor) -> Tensor:
 
 
 def asinh(x: Tensor, y: Tensor) -> Tensor:
-    """asinh[x, y], from asinh u = ln(u + √(1+u²)).
+    """asinh[x, y] = asinh(z)/d with z = v√(1+u²) − u√(1+v²), u ≤ v the absolute values, d = v − u.
 
-    For equal signs, with u ≤ v the absolute values and d = v − u,
-    log1p(d(1 + (u+v)/(√(1+u²) + √(1+v²)))/(u + √(1+u²)))/d; for opposite signs the plain quotient,
-    which does not cancel.
+    The difference z cancels; it equals d/m, m the mean of √(1+u²) and √(1+v²) with weights v and u.
+    For opposite signs the plain quotient, which does not cancel.
     """
     x, y = torch.broadcast_tensors(x, y)
     low, high, gap, equal = _split(x.abs(), y.abs())
     one = torch.ones_like(low)
     a, b = torch.hypot(one, low), torch.hypot(one, high)
-    growth = torch.log1p(gap * (1 + (low + high) / (a + b)) / (low + a))
-    same = torch.where(equal, 1.0 / a, growth / gap)
+    weight = low / torch.where(high == 0, 1.0, low + high)
+    mean = a + weight * (b - a)
+    same = torch.where(equal, 1.0 / a, torch.asinh(gap / mean) / gap)
     opposite = x * y < 0
     across = (torch.asinh(low) + torch.asinh(high)) / torch.where(opposite, low + high, 1.0)
     return torch.where(opposite, across, same)
@@ -110,7 +129,7 @@ def tanh(x: Tensor, y: Tensor) -> Tensor:
     u, v = x.abs(), y.abs()
     _, _, gap, equal = _split(u, v)
     least = torch.minimum(u, v)
-    drop = torch.where(equal, 2.0, -torch.expm1(-2 * gap) / gap)
+    drop = torch.where(equal, 2.0, -_expm1(-2 * gap) / gap)
     same = 2 * torch.exp(-2 * least) * drop / ((1 + torch.exp(-2 * u)) * (1 + torch.exp(-2 * v)))
     opposite = x * y < 0
     across = (torch.tanh(u) + torch.tanh(v)) / torch.where(opposite, u + v, 1.0)
@@ -143,40 +162,6 @@ def tanhc_difference(x: Tensor, y: Tensor) -> Tensor:
     closed = (tanh(torch.where(small, 0.0, low), safe) - tanhc(torch.where(small, 0.0, low))) / safe
     total = torch.where(small, 1.0, low + high)
     return (x + y) * torch.where(small, difference, closed / total)
-
-
-# Gauss–Legendre, 5 points on [0, 1]: exact for polynomials of degree 9.
-_GAUSS_NODES = (
-    0.04691007703066800,
-    0.23076534494715845,
-    0.5,
-    0.76923465505284155,
-    0.953089922969332,
-)
-_GAUSS_WEIGHTS = (0.11846344252809454, 0.23931433524968324, 0.28444444444444444) + (
-    0.23931433524968324,
-    0.11846344252809454,
-)
-
-
-def smooth(
-    f: Callable[[Tensor], Tensor],
-    derivative: Callable[[Tensor], Tensor],
-    x: Tensor,
-    y: Tensor,
-    width: float = 1.0,
-) -> Tensor:
-    """Divided difference of any smooth f whose features are at least ``width`` wide.
-
-    Closer than 0.05 (float64) or 0.15 (float32) widths, the mean of f′ between x and y by a
-    five-point Gauss–Legendre rule; farther apart, the plain quotient, whose loss is then bounded.
-    """
-    low, high, gap, _ = _split(x, y)
-    near = gap < width * (0.05 if gap.dtype == torch.float64 else 0.15)
-    near = near | (high == low)
-    span = torch.where(near, high - low, 0.0)
-    mean = sum(w * derivative(low + c * span) for c, w in zip(_GAUSS_NODES, _GAUSS_WEIGHTS, strict=True))
-    return torch.where(near, mean, (f(high) - f(low)) / gap)
 
 
 # Radon's seven points on a triangle, exact for degree 5: (weight, barycentric coordinates),

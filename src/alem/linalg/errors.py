@@ -51,3 +51,15 @@ def worst_index(badness: Tensor) -> tuple[int, ...]:
     """The batch index at which ``badness`` (a value per matrix, NaN the worst) is largest."""
     flat = torch.nan_to_num(badness, nan=torch.inf).reshape(-1).argmax()
     return tuple(int(i) for i in torch.unravel_index(flat, badness.shape)) if badness.ndim else ()
+
+
+def require_finite(X: Tensor) -> None:
+    """Raise InvalidMatrixError, naming the worst matrix, unless all of X `(..., n, n)` is finite."""
+    bad = (~torch.isfinite(X.detach())).sum((-2, -1))
+    if bool((bad > 0).any()):
+        index = worst_index(bad.to(torch.float32))
+        raise InvalidMatrixError(
+            f"{matrix_name(index)} of shape {tuple(X.shape)} has {int(bad[index])} entries that are NaN or "
+            "infinite; find where they were made, or drop the matrix",
+            index,
+        )

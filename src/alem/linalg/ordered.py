@@ -19,7 +19,7 @@ from alem.linalg.errors import (
     matrix_name,
     worst_index,
 )
-from alem.linalg.spectral_map import Differential, SpectralMap
+from alem.linalg.spectral_map import Differential, SpectralMap, differences, slices
 
 # How close two numbers are when their difference is no longer known: a hundred roundings of the
 # largest of the spectrum, the size of the error that an eigensolver leaves.
@@ -50,25 +50,38 @@ class RankScale(SpectralMap):
 
     def first(self, x: Tensor, gaps: Tensor, a: Tensor) -> Differential:  # type: ignore[override]
         """K_ij = ā + Δa·x̄/(x_i − x_j), bars the means over i and j: exact, and a_i on the diagonal."""
-        unequal = a[..., :, None] - a[..., None, :]
+        unequal = differences(a)
         mean_a = (a[..., :, None] + a[..., None, :]) / 2
         mean_x = (x[..., :, None] + x[..., None, :]) / 2
         if self.ties == "exact" and can_inspect(gaps):
             self._require_resolved(x, gaps, unequal)
-        jump = torch.where(unequal == 0, 0.0, unequal * mean_x * self.reciprocal_gaps(x, gaps))
-        return Differential(mean_a + jump)
+        return Differential(mean_a + unequal * mean_x * self._reciprocals(x, gaps, unequal))
 
     def second(  # type: ignore[override]
         self, x: Tensor, gaps: Tensor, left: Tensor, right: Tensor, a: Tensor
     ) -> Tensor:
-        # φ is linear in a, and equal factors bend nothing: only the deviation from the mean does.
-        # Taken out beforehand, the mean cannot leave its rounding errors at ties.
-        deviation = a - a.mean(-1, keepdim=True)
-        return super().second(x, gaps, left, right, deviation)
+        """The general rule for unequal factors; for equal ones, which nothing tears apart, its limit.
+
+        K_ik − K_kj = (a_i − a_k) x_k (1/(x_i − x_k) − 1/(x_j − x_k)) where a_i = a_j, so that the gap
+        between i and j cancels.
+        """
+        unequal = differences(a)
+        reciprocals = self._reciprocals(x, gaps, unequal)
+        torn = super().second(x, gaps, left, right, a)
+        half = (unequal * reciprocals * left * x[..., None, :]) @ (reciprocals * right)
+        other = (unequal * reciprocals * right * x[..., None, :]) @ (reciprocals * left)
+        diagonal = torch.eye(x.shape[-1], dtype=torch.bool, device=x.device)
+        return torch.where((unequal == 0) & ~diagonal, half + other, torn)
+
+    def _reciprocals(self, x: Tensor, gaps: Tensor, unequal: Tensor) -> Tensor:
+        """The reciprocal gaps, 0 between equal factors."""
+        equal = unequal == 0
+        return torch.where(equal, 0.0, self.reciprocal_gaps(x, torch.where(equal, 1.0, gaps)))
 
     def reciprocal_gaps(self, x: Tensor, gaps: Tensor) -> Tensor:
         if self.ties == "exact":
-            return super().reciprocal_gaps(x, gaps)
+            diagonal = torch.eye(x.shape[-1], dtype=torch.bool, device=x.device)
+            return torch.where(diagonal, 0.0, 1.0 / torch.where(diagonal, 1.0, gaps))
         delta = self._unresolved(x).clamp(min=1e-4)
         return gaps / (gaps * gaps + delta * delta)
 
@@ -120,6 +133,12 @@ class RankIncrement(SpectralMap):
         jacobian = drop[..., None, :].expand(*x.shape, n).tril(-1) + torch.diag_embed(c)
         return Differential(upper + upper.mT, jacobian)
 
+    def second(  # type: ignore[override]
+        self, x: Tensor, gaps: Tensor, left: Tensor, right: Tensor, c: Tensor
+    ) -> Tensor:
+        # Linear in c, as in RankScale. At ties it is one element of a generalised derivative.
+        return super().second(x, gaps, left, right, c - c.mean(-1, keepdim=True))
+
 
 class Gap(SpectralMap):
     """φ_i = c·t_i + (1/n) Σ_j h(t_i − t_j), h(d) = Σ_k v_k s_k tanh(d/s_k).
@@ -131,8 +150,7 @@ class Gap(SpectralMap):
     n_parameters = 3
 
     def values(self, x: Tensor, c: Tensor, v: Tensor, s: Tensor) -> Tensor:  # type: ignore[override]
-        differences = x[..., :, None] - x[..., None, :]
-        bend = (v * s * torch.tanh(differences[..., None] / s)).sum(-1)
+        bend = (v * s * torch.tanh(differences(x)[..., None] / s)).sum(-1)
         return c * x + bend.mean(-1)
 
     def first(  # type: ignore[override]
@@ -144,22 +162,20 @@ class Gap(SpectralMap):
         over k is a matrix product.
         """
         n = x.shape[-1]
-        loewner = torch.zeros_like(gaps) + c
-        coupling = torch.zeros_like(gaps)
-        for v_k, s_k in zip(v.unbind(-1), s.unbind(-1), strict=True):
-            T = torch.tanh(gaps / s_k)
-            loewner = loewner + v_k * divided.tanhc(gaps / s_k) * (1 - T @ T.mT / n)
-            coupling = coupling - v_k * (1 - T * T) / n
+        d = gaps[..., None, :, :] / s[:, None, None]
+        v = v[:, None, None]
+        T = torch.tanh(d)
+        loewner = c + (v * divided.tanhc(d) * (1 - T @ T.mT / n)).sum(-3)
+        coupling = -(v * (1 - T * T)).sum(-3) / n
         return Differential(loewner, coupling)
 
     def second(  # type: ignore[override]
         self, x: Tensor, gaps: Tensor, left: Tensor, right: Tensor, c: Tensor, v: Tensor, s: Tensor
     ) -> Tensor:
         """D²F[left, right], which is the gradient because F is one: see the sum in :func:`_bend`."""
-        total = torch.zeros_like(left * right)
-        for v_k, s_k in zip(v.unbind(-1), s.unbind(-1), strict=True):
-            total = total + v_k / s_k * _bend(gaps / s_k, left, right)
-        return total
+        s = s[:, None, None]
+        bent = _bend(gaps[..., None, :, :] / s, left[..., None, :, :], right[..., None, :, :])
+        return (v[:, None, None] / s * bent).sum(-3)
 
 
 def _bend(gaps: Tensor, A: Tensor, B: Tensor) -> Tensor:
@@ -182,14 +198,17 @@ def _bend(gaps: Tensor, A: Tensor, B: Tensor) -> Tensor:
     one_minus = n - T @ T.mT  # Σ_k (1 − T_ik T_jk)
     row_sum = T.sum(-1)
 
-    total = torch.zeros_like(A * B)
-    for p in range(n):
-        # x, y, z = t_ik, t_pk, t_jk: a = t_i − t_p, b = t_p − t_j
-        slope = divided.tanhc_difference(gaps[..., :, p, None], gaps[..., None, :, p])
-        third = row_sum[..., p, None, None] - (T * T[..., None, p, :]) @ T.mT
-        weight = slope * one_minus[..., None, p, :] - third * tau[..., :, p, None] * tau
-        outer = A[..., :, p, None] * B[..., None, p, :]
-        total = total + weight * (outer + outer.mT)
+    first = torch.zeros_like(gaps * A * B)
+    for ps in slices(first):
+        # x, y, z = t_ik, t_pk, t_jk: a = t_i − t_p, b = t_p − t_j; indices i, p, j
+        slope = divided.tanhc_difference(gaps[..., :, ps, None], gaps.mT[..., None, ps, :])
+        third = (
+            row_sum[..., None, ps, None]
+            - (T[..., :, None, :] * T[..., None, ps, :]) @ T.mT[..., None, :, :]
+        )
+        weight = slope * one_minus[..., None, ps, :] - third * tau[..., :, ps, None] * tau[..., :, None, :]
+        first = first + (weight * A[..., :, ps, None] * B[..., None, ps, :]).sum(-2)
+    total = first + first.mT
 
     # x, y, z = t_ik, t_jk, t_jk: a = t_i − t_j, b = 0
     slope_at_zero = divided.tanhc_difference(gaps, torch.zeros_like(gaps))
@@ -243,7 +262,7 @@ class InverseGap(SpectralMap):
 
     def _forward(self, x: Tensor, c: Tensor, v: Tensor, s: Tensor) -> tuple[Tensor, Tensor, Differential]:
         t = self.values(x, c, v, s)
-        t_gaps = t[..., :, None] - t[..., None, :]
+        t_gaps = differences(t)
         return t, t_gaps, GAP.first(t, t_gaps, c, v, s)
 
     @staticmethod
@@ -256,7 +275,7 @@ class InverseGap(SpectralMap):
 def _newton_step(t: Tensor, x: Tensor, c: Tensor, v: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
     """J(t)⁻¹(φ(t) − x) and the residual φ(t) − x."""
     residual = GAP.values(t, c, v, s) - x
-    gaps = t[..., :, None] - t[..., None, :]
+    gaps = differences(t)
     J = GAP.first(t, gaps, c, v, s).diagonal_block()
     return torch.linalg.solve(J, residual[..., None])[..., 0], residual
 
@@ -277,19 +296,21 @@ def _solve_gap(x: Tensor, c: Tensor, v: Tensor, s: Tensor) -> Tensor:
     for _ in range(_MAX_NEWTON_STEPS):
         step, residual = _newton_step(t, x, c, v, s)
         if can_inspect(x) and bool((residual.abs() <= tolerance).all()):
-            return t
+            break
         trials = torch.stack([t - 0.5**k * step for k in range(8)])
         errors = (GAP.values(trials, c, v, s) - x).norm(dim=-1)
         best = errors.argmin(0)[None, ..., None].expand(1, *t.shape)
         t = torch.gather(trials, 0, best)[0]
     residual = GAP.values(t, c, v, s) - x
-    failed = ~(residual.abs() <= tolerance).all(-1)
+    # For parameters out of bounds φ may have other roots, but none that keeps the order.
+    ordered = t[..., 1:] - t[..., :-1] >= -tolerance
+    failed = ~((residual.abs() <= tolerance).all(-1) & ordered.all(-1))
     if can_inspect(x) and bool(failed.any()):
         index = worst_index(failed.to(x.dtype))
         raise ConvergenceError(
-            f"the inverse of the gap map did not converge for {matrix_name(index)} in "
-            f"{_MAX_NEWTON_STEPS} steps: residual {float(residual[index].abs().max()):.3g}; are its "
-            "parameters finite, and Σ min(v, 0) > −c?"
+            f"the inverse of the gap map was not found for {matrix_name(index)} in {_MAX_NEWTON_STEPS} "
+            f"steps: residual {float(residual[index].abs().max()):.3g}; are the matrix and the parameters "
+            "finite, and is Σ min(v, 0) > −c?"
         )
     return torch.where(failed[..., None], torch.nan, t)
 

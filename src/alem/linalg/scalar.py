@@ -14,19 +14,18 @@ from alem.linalg.spectral_map import ScalarMap
 
 
 class _Elementary(ScalarMap):
-    """A scalar function without parameters, given by f, f[·, ·], f″ and the width of its features."""
+    """A scalar function without parameters, given by f, f[·, ·] and f[·, ·, ·]."""
 
     def __init__(
         self,
         name: str,
         f: Callable[[Tensor], Tensor],
         first: Callable[[Tensor, Tensor], Tensor],
-        curvature: Callable[[Tensor], Tensor],
-        width: Callable[[Tensor], Tensor],
+        second: Callable[[Tensor, Tensor, Tensor], Tensor],
         positive: bool = False,
     ) -> None:
-        self.name, self._f, self._first, self._curvature = name, f, first, curvature
-        self._width, self.positive = width, positive
+        self.name, self.positive = name, positive
+        self._f, self._first, self._second = f, first, second
 
     def __repr__(self) -> str:
         return self.name
@@ -38,19 +37,22 @@ class _Elementary(ScalarMap):
         return self._first(x, y)
 
     def divided2(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:  # type: ignore[override]
-        return divided.second(self._first, self._curvature, self._width, x, y, z)
+        return self._second(x, y, z)
 
 
-LOG = _Elementary("log", torch.log, divided.log, lambda x: -(x**-2), lambda x: x, positive=True)
-EXP = _Elementary("exp", torch.exp, divided.exp, torch.exp, torch.ones_like)
-SQRT = _Elementary("sqrt", torch.sqrt, divided.sqrt, lambda x: -0.25 * x**-1.5, lambda x: x, positive=True)
+def _log_second(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    return divided.second(divided.log, lambda a: -(a**-2), lambda a: a, x, y, z)
+
+
+def _exp_second(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    return divided.second(divided.exp, torch.exp, torch.ones_like, x, y, z)
+
+
+LOG = _Elementary("log", torch.log, divided.log, _log_second, positive=True)
+EXP = _Elementary("exp", torch.exp, divided.exp, _exp_second)
+SQRT = _Elementary("sqrt", torch.sqrt, divided.sqrt, divided.sqrt_second, positive=True)
 INVERSE_SQRT = _Elementary(
-    "inverse_sqrt",
-    torch.rsqrt,
-    divided.inverse_sqrt,
-    lambda x: 0.75 * x**-2.5,
-    lambda x: x,
-    positive=True,
+    "inverse_sqrt", torch.rsqrt, divided.inverse_sqrt, divided.inverse_sqrt_second, positive=True
 )
 
 
@@ -67,7 +69,7 @@ class Power(ScalarMap):
         return divided.power(x, y, p[..., None, None])
 
     def divided2(self, x: Tensor, y: Tensor, z: Tensor, p: Tensor) -> Tensor:  # type: ignore[override]
-        q = p[..., None, None]
+        q = p[..., None, None, None]
         return divided.second(
             lambda a, b: divided.power(a, b, q),
             lambda a: q * (q - 1) * a ** (q - 2),

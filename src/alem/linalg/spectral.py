@@ -27,6 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from alem.linalg.autograd import Function, apply, last_derivatives, zeros_for_none
 from alem.linalg.eigh import eigh
 from alem.linalg.errors import NotPositiveDefiniteError, can_inspect, matrix_name, worst_index
 from alem.linalg.spectral_map import SpectralMap, differences
@@ -35,7 +36,7 @@ from alem.linalg.vectorize import symmetrize
 
 def spectral(X: Tensor, phi: SpectralMap, *parameters: Tensor) -> Tensor:
     """F(X) = U diag(φ(λ)) Uᵀ for symmetric X `(..., n, n)`; X is symmetrised first."""
-    return _apply(_Spectral, phi, X, *parameters)[0]
+    return apply(_Spectral, phi, X, *parameters)[0]
 
 
 def pushforward(X: Tensor, V: Tensor, phi: SpectralMap, *parameters: Tensor) -> Tensor:
@@ -71,25 +72,11 @@ def _with_derivative(
     mode: str,
     relative: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    Y, x, U = _apply(_Spectral, phi, X, *parameters)
+    Y, x, U = apply(_Spectral, phi, X, *parameters)
     if relative:
         V = V - Y
     shape = torch.broadcast_shapes(X.shape, V.shape)
-    return Y, _apply(_Derivative, phi, mode, V.expand(shape), X.expand(shape), x, U, *parameters)
-
-
-def _apply(function: type[_Function], *args: Any) -> Any:
-    """``function.apply`` in the form that suits the moment.
-
-    In eager mode the variant with forward-mode differentiation, which Dynamo does not accept. In a
-    compiled graph where nothing needs a gradient the bare forward, because there Dynamo takes a
-    Function with a variable number of arguments to expect a context.
-    """
-    if not torch.compiler.is_compiling():
-        return function.eager.apply(*args)
-    if torch.is_grad_enabled() and any(isinstance(a, Tensor) and a.requires_grad for a in args):
-        return function.apply(*args)
-    return function.forward(*args)
+    return Y, apply(_Derivative, phi, mode, V.expand(shape), X.expand(shape), x, U, *parameters)
 
 
 def rotate(U: Tensor, A: Tensor) -> Tensor:
@@ -101,39 +88,7 @@ def _recompose(U: Tensor, values: Tensor) -> Tensor:
     return (U * values[..., None, :]) @ U.mT
 
 
-class _Function(torch.autograd.Function):
-    """What the Functions here share; ``eager`` is the variant to use outside compiled graphs."""
-
-    generate_vmap_rule = True
-    eager: type[_Function]
-
-
-class _ThirdDerivative(_Function):
-    """The identity, tied to the inputs of a second derivative so that a third one raises."""
-
-    @staticmethod
-    def forward(value: Tensor, *inputs: Tensor) -> Tensor:
-        return value.clone()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, G: Tensor) -> tuple[Tensor | None, ...]:
-        raise NotImplementedError("spectral functions have derivatives of order one and two only")
-
-
-def _last_derivatives(
-    grads: tuple[Tensor | None, ...], inputs: tuple[Tensor, ...]
-) -> tuple[Tensor | None, ...]:
-    """``grads`` as they are where nobody can differentiate them; else such that doing so raises."""
-    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
-        return grads
-    return tuple(None if g is None else _ThirdDerivative.apply(g, *inputs) for g in grads)
-
-
-class _Spectral(_Function):
+class _Spectral(Function):
     """F(X), with the decomposition as two further outputs for whoever can reuse it."""
 
     @staticmethod
@@ -160,9 +115,9 @@ class _Spectral(_Function):
         if G is None:
             return tuple(grads)
         if ctx.needs_input_grad[1]:
-            grads[1] = _apply(_Derivative, ctx.phi, "adjoint", G, X, x, U, *parameters)
+            grads[1] = apply(_Derivative, ctx.phi, "adjoint", G, X, x, U, *parameters)
         if any(ctx.needs_input_grad[2:]):
-            grads[2:] = _apply(_ParameterGradient, ctx.phi, G, X, x, U, *parameters)
+            grads[2:] = apply(_ParameterGradient, ctx.phi, G, X, x, U, *parameters)
         return tuple(grads)
 
 
@@ -174,12 +129,9 @@ class _SpectralWithForwardMode(_Spectral):
         X, x, U, *parameters = ctx.saved_tensors
         Y_dot = torch.zeros_like(X)
         if V is not None:
-            Y_dot = _apply(_Derivative, ctx.phi, "apply", V, X, x, U, *parameters)
+            Y_dot = apply(_Derivative, ctx.phi, "apply", V, X, x, U, *parameters)
         if any(dot is not None for dot in parameters_dot):
-            dots = tuple(
-                torch.zeros_like(p) if dot is None else dot
-                for p, dot in zip(parameters, parameters_dot, strict=True)
-            )
+            dots = zeros_for_none(parameters, parameters_dot)
             moved = torch.func.jvp(lambda *p: ctx.phi.values(x, *p), tuple(parameters), dots)[1]
             Y_dot = Y_dot + _recompose(U, moved)
         return Y_dot, None, None
@@ -193,7 +145,7 @@ _TRANSPOSE = {
 }
 
 
-class _Derivative(_Function):
+class _Derivative(Function):
     """DF(X)[V], DFᵀ(X)[V] or an inverse of one, by ``mode``, a method name of Differential."""
 
     @staticmethod
@@ -207,6 +159,7 @@ class _Derivative(_Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         ctx.phi, ctx.mode = inputs[:2]
         ctx.save_for_backward(*inputs[2:], output)
+        ctx.save_for_forward(*inputs[2:], output)
 
     @staticmethod
     def backward(ctx: Any, G: Tensor) -> tuple[Tensor | None, ...]:
@@ -229,10 +182,53 @@ class _Derivative(_Function):
         if any(ctx.needs_input_grad[6:]):
             vjp = torch.func.vjp(lambda *p: phi.first(x, gaps, *p).apply(right), *parameters)[1]
             grads[4:] = [sign * g for g in vjp(left)]
-        return (None, None, *_last_derivatives(tuple(grads), (G, *ctx.saved_tensors)))
+        return (None, None, *last_derivatives(tuple(grads), (G, *ctx.saved_tensors)))
 
 
-class _ParameterGradient(_Function):
+class _DerivativeWithForwardMode(_Derivative):
+    """The same with forward-mode differentiation."""
+
+    @staticmethod
+    def jvp(
+        ctx: Any, _: None, __: None, V_dot: Tensor | None, X_dot: Tensor | None, *dots: Tensor | None
+    ) -> Tensor:
+        V, _X, x, U, *parameters, R = ctx.saved_tensors
+        phi, mode, gaps = ctx.phi, ctx.mode, differences(x)
+        differential = phi.first(x, gaps, *parameters)
+        inverse = mode.startswith("solve")
+        frame = rotate(U.mT, symmetrize(R if inverse else V))
+        # R = M V or M R = V, M the matrix of the mode: R_dot = M_dot V + M V_dot, or the solution of
+        # M R_dot = V_dot − M_dot R.
+        moved = torch.zeros_like(frame)
+        if X_dot is not None:
+            Z = rotate(U.mT, symmetrize(X_dot))
+
+            def contraction(G: Tensor) -> Tensor:
+                pair = (frame, G) if mode.endswith("adjoint") else (G, frame)
+                return (phi.second(x, gaps, *pair, *parameters) * Z).sum()
+
+            moved = moved + symmetrize(torch.func.grad(contraction)(torch.zeros_like(frame)))
+        if any(dot is not None for dot in dots[2:]):
+            plain = "adjoint" if mode.endswith("adjoint") else "apply"
+            moved = (
+                moved
+                + torch.func.jvp(
+                    lambda *p: getattr(phi.first(x, gaps, *p), plain)(frame),
+                    tuple(parameters),
+                    zeros_for_none(parameters, dots[2:]),
+                )[1]
+            )
+        turned = torch.zeros_like(frame) if V_dot is None else rotate(U.mT, symmetrize(V_dot))
+        if inverse:
+            frame_dot = getattr(differential, mode)(turned - moved)
+        else:
+            frame_dot = getattr(differential, mode)(turned) + moved
+        (R_dot,) = last_derivatives((rotate(U, frame_dot),), (V, _X, *parameters))
+        assert R_dot is not None
+        return R_dot
+
+
+class _ParameterGradient(Function):
     """The gradient of ⟨G, F(X)⟩ in the parameters of φ, itself differentiable in G, X and them."""
 
     @staticmethod
@@ -263,11 +259,11 @@ class _ParameterGradient(_Function):
         X_grad = torch.func.jvp(transposed, tuple(parameters), cotangents)[1]
         parameter_grads = vjp(frame_G.diagonal(dim1=-2, dim2=-1))
         grads = (_recompose(U, values_dot), rotate(U, X_grad), None, None, *parameter_grads)
-        return (None, *_last_derivatives(grads, (*cotangents, *ctx.saved_tensors)))
+        return (None, *last_derivatives(grads, (*cotangents, *ctx.saved_tensors)))
 
 
 _Spectral.eager = _SpectralWithForwardMode
-_Derivative.eager = _Derivative
+_Derivative.eager = _DerivativeWithForwardMode
 _ParameterGradient.eager = _ParameterGradient
 
 

@@ -90,9 +90,9 @@ class SpectralMap(ABC):
         return turned * self.reciprocal_gaps(x, gaps) + torch.diag_embed(vjp(left, right))
 
     def reciprocal_gaps(self, x: Tensor, gaps: Tensor) -> Tensor:
-        """1/(x_i − x_j) off the diagonal, 0 on it."""
-        diagonal = torch.eye(x.shape[-1], dtype=torch.bool, device=x.device)
-        return torch.where(diagonal, 0.0, 1.0 / torch.where(diagonal, 1.0, gaps))
+        """1/(x_i − x_j), and 0 where the two are equal."""
+        tied = gaps == 0
+        return torch.where(tied, 0.0, 1.0 / torch.where(tied, 1.0, gaps))
 
 
 def _commutator(A: Tensor, B: Tensor) -> Tensor:
@@ -133,13 +133,25 @@ class ScalarMap(SpectralMap):
         return Differential(self.divided(x[..., :, None], x[..., None, :], *parameters))
 
     def second(self, x: Tensor, gaps: Tensor, left: Tensor, right: Tensor, *parameters: Tensor) -> Tensor:
-        """Σ_k f[x_i, x_k, x_j] (left_ik right_kj + right_ik left_kj), one k at a time."""
+        """Σ_k f[x_i, x_k, x_j] (left_ik right_kj + right_ik left_kj), a few k at a time."""
         total = torch.zeros_like(left * right)
-        for k in range(x.shape[-1]):
-            weight = self.divided2(x[..., :, None], x[..., k, None, None], x[..., None, :], *parameters)
-            outer = left[..., :, k, None] * right[..., None, k, :]
-            total = total + weight * (outer + outer.mT)
-        return total
+        for ks in slices(total):
+            weight = self.divided2(
+                x[..., :, None, None], x[..., None, ks, None], x[..., None, None, :], *parameters
+            )
+            total = total + (weight * left[..., :, ks, None] * right[..., None, ks, :]).sum(-2)
+        return total + total.mT
+
+
+def slices(like: Tensor) -> list[slice]:
+    """The indices 0 … n−1 of matrices `(..., n, n)` in runs, for sums whose terms are as large as they.
+
+    All at once while that takes no more than 2²² numbers, else fewer: memory stays bounded, and a
+    compiled graph of small matrices stays short.
+    """
+    n = like.shape[-1]
+    run = max(1, 2**22 // max(1, like.numel()))
+    return [slice(k, k + run) for k in range(0, n, run)]
 
 
 class Chain(SpectralMap):

@@ -1,0 +1,1 @@
+"""Measurements; each module writes a page of docs/results/."""

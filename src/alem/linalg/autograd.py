@@ -1,0 +1,61 @@
+"""What the library's autograd Functions share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Function(torch.autograd.Function):
+    """An autograd Function; ``eager`` is the variant of it to use outside compiled graphs."""
+
+    generate_vmap_rule = True
+    eager: type[Function]
+
+
+class _ThirdDerivative(Function):
+    """The identity, tied to the inputs of a second derivative so that a third one raises."""
+
+    @staticmethod
+    def forward(value: Tensor, *inputs: Tensor) -> Tensor:
+        return value.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, G: Tensor) -> tuple[Tensor | None, ...]:
+        raise NotImplementedError("spectral functions have derivatives of order one and two only")
+
+
+def last_derivatives(
+    grads: tuple[Tensor | None, ...], inputs: tuple[Tensor, ...]
+) -> tuple[Tensor | None, ...]:
+    """``grads`` as they are where nobody can differentiate them; else such that doing so raises."""
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+        return grads
+    return tuple(None if g is None else _ThirdDerivative.apply(g, *inputs) for g in grads)
+
+
+def apply(function: type[Function], *args: Any) -> Any:
+    """``function.apply`` in the form that suits the moment.
+
+    In eager mode the variant with forward-mode differentiation, which Dynamo does not accept. In a
+    compiled graph where nothing needs a gradient the bare forward, because there Dynamo takes a
+    Function with a variable number of arguments to expect a context.
+    """
+    if not torch.compiler.is_compiling():
+        return function.eager.apply(*args)
+    if torch.is_grad_enabled() and any(isinstance(a, Tensor) and a.requires_grad for a in args):
+        return function.apply(*args)
+    return function.forward(*args)
+
+
+def zeros_for_none(values: Sequence[Tensor], dots: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
+    """The tangents ``dots``, with zeros for those that are absent."""
+    pairs = zip(values, dots, strict=True)
+    return tuple(torch.zeros_like(value) if dot is None else dot for value, dot in pairs)
