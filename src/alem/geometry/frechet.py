@@ -1,0 +1,244 @@
+"""The Fréchet mean of a metric without a closed form, by Newton's method, differentiated implicitly.
+
+Let M = RRᵀ. In coordinates whitened by R, a point near M is R e^V Rᵀ, the mean of X_1 … X_N makes
+
+    g = Σ_i w_i φ(Y_i) − S
+
+vanish, Y_i = U_i diag(y_i) U_iᵀ being X_i in those coordinates, and minus the derivative of g in V is
+
+    H[V] = Σ_i w_i U_i (Q_i ⊙ (U_iᵀ V U_i)) U_iᵀ,
+
+self-adjoint and positive definite. φ, S and Q are what a metric states: an :class:`Equation`.
+
+The solver is opaque to autograd. Two Newton steps with H held fixed follow it in ordinary,
+differentiable operations: the first carries the exact first derivative of the mean in X and w. At
+its result the first derivative of g is zero, and so the second step carries the second derivative.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from alem import linalg
+from alem.geometry.frechet_hessian import conjugate_gradients, solve_hessian
+from alem.geometry.metric import normalized_weights
+from alem.linalg.errors import (
+    ConvergenceError,
+    InvalidMatrixError,
+    can_inspect,
+    matrix_name,
+    worst_index,
+)
+
+
+class Equation(ABC):
+    """The equation of a Fréchet mean, in whitened coordinates.
+
+    Where R becomes R e^{V/2}, Y becomes e^{±V/2} Y e^{±V/2}, with the sign ``sign``.
+    """
+
+    name: str
+    phi: linalg.ScalarMap
+    sign: float
+
+    @abstractmethod
+    def start(self, X: Tensor, w: Tensor) -> Tensor:
+        """A first estimate M `(..., n, n)` of the mean of X `(..., N, n, n)`, weights `(..., N)`."""
+
+    @abstractmethod
+    def root(self, M: Tensor) -> Tensor:
+        """An R with RRᵀ = M, and RᵀR diagonal where :meth:`offset` is not None."""
+
+    @abstractmethod
+    def whiten(self, R: Tensor, X: Tensor) -> Tensor:
+        """The Y of X; both broadcast."""
+
+    @abstractmethod
+    def curvature(self, y: Tensor) -> Tensor:
+        """Q `(..., n, n)` from the eigenvalues y `(..., n)` of Y."""
+
+    @abstractmethod
+    def objective(self, y: Tensor, w: Tensor, R: Tensor) -> Tensor:
+        """The function `(...)` whose gradient is −g: Σ_i w_i d²(M, X_i) up to constants."""
+
+    @abstractmethod
+    def descend(self, R: Tensor, g: Tensor, Q: Tensor) -> Tensor:
+        """A better estimate than RRᵀ, however far the mean: a step of a fixed-point iteration."""
+
+    @abstractmethod
+    def offset(self, R: Tensor) -> Tensor | None:
+        """The diagonal `(..., n)` of S at V = 0, or None where S = 0 throughout."""
+
+
+EQUATIONS: dict[str, Equation] = {}
+
+
+def register(equation: Equation) -> Equation:
+    """Make an equation known to the solver, which finds it by its name."""
+    EQUATIONS[equation.name] = equation
+    return equation
+
+
+def frechet_mean(equation: Equation, X: Tensor, weights: Tensor | None = None) -> Tensor:
+    """argmin_M Σ_i w_i d²(M, X_i) over dimension −3.
+
+    Computed in double precision: until the Newton decrement ⟨g, H⁻¹g⟩^½, the distance to the mean
+    in the norm of the Hessian, is at most √eps = 1.5e-8 (times (tr M)^½ where the metric has a
+    scale), after which the two differentiable steps square that error twice. ConvergenceError where
+    that is not reached; on an accelerator NaN.
+
+    Shapes: SPD `(..., N, n, n)` and weights `(..., N)`, broadcast, to `(..., n, n)`.
+    """
+    if X.ndim < 3 or X.shape[-3] == 0:
+        raise InvalidMatrixError(f"expected matrices (..., N, n, n) to average, got {tuple(X.shape)}")
+    if weights is not None and can_inspect(weights):
+        _require_weights(weights)
+    Y = X.double()
+    w = normalized_weights(Y, weights)
+    Y = Y.expand(*w.shape, *X.shape[-2:])
+    R, U, Q = _solve(Y.detach(), w.detach(), equation.name)
+    frozen = (U, Q, w.detach())
+
+    Y = equation.whiten(R.unsqueeze(-3), Y)
+    offset = equation.offset(R)
+    S = None if offset is None else torch.diag_embed(offset)
+    V = solve_hessian(_residual(equation, Y, w, S), *frozen)
+    # V is at most 1e-8: to fourth order these are e^{V/2} and, for Y, e^{±V/2}.
+    half = _half_exp(V)
+    side = _half_exp(equation.sign * V).unsqueeze(-3)
+    S = None if S is None else half @ S @ half
+    g = _residual(equation, side @ Y @ side, w, S)
+    V = solve_hessian(g, *frozen)
+    M = linalg.unwhiten(R @ half, torch.eye(V.shape[-1], dtype=V.dtype, device=V.device) + V)
+    return M.to(X.dtype)
+
+
+def _require_weights(weights: Tensor) -> None:
+    w = weights.detach()
+    bad = ~((w >= 0) & w.isfinite()).all(-1) | (w.sum(-1) <= 0)
+    if bool(bad.any()):
+        index = worst_index(bad.double())
+        raise InvalidMatrixError(
+            f"the weights of {matrix_name(index).replace('matrix', 'mean')} are "
+            f"{w[index].tolist()}; weights must be finite, not negative and not all zero",
+            index,
+        )
+
+
+def _residual(equation: Equation, Y: Tensor, w: Tensor, S: Tensor | None) -> Tensor:
+    g = (w[..., None, None] * linalg.spectral(Y, equation.phi)).sum(-3)
+    return g if S is None else g - S
+
+
+def _half_exp(V: Tensor) -> Tensor:
+    return torch.eye(V.shape[-1], dtype=V.dtype, device=V.device) + V / 2 + V @ V / 8
+
+
+# --- the solver ----------------------------------------------------------------------------------
+
+# Data take 2 to 6 evaluations, matrices of condition 1e6 that point every way up to 15.
+_MAX_EVALUATIONS = 100
+# A Newton step squares the error, at best, so more than four digits of it are not worth having.
+_LOOSE = 1e-4
+# Beyond e⁴ the Hessian says nothing about the objective.
+_LONGEST_STEP = 4.0
+# Armijo's condition: the share of the decrease that the gradient promises which must be kept.
+_SUFFICIENT = 1e-4
+
+
+@torch.library.custom_op("alem::solve_frechet", mutates_args=())
+def _solve(X: Tensor, w: Tensor, name: str) -> tuple[Tensor, Tensor, Tensor]:
+    """R with RRᵀ the mean, and the U and Q of the Hessian there."""
+    equation, eps = EQUATIONS[name], torch.finfo(X.dtype).eps
+    R = equation.root(equation.start(X, w))
+    try:
+        at = _newton(equation, R, X, w, eps)
+    except InvalidMatrixError as error:
+        raise ConvergenceError(f"the {name} mean did not converge: {error}") from error
+    failed = ~(at.decrement2 <= eps * at.scale)
+    if X.device.type == "cpu" and bool(failed.any()):
+        index = worst_index(failed.to(X.dtype))
+        decrement = float(at.decrement2[index] / at.scale[index]) ** 0.5
+        raise ConvergenceError(
+            f"the {name} mean of {matrix_name(index).replace('matrix', 'set')} did not converge in "
+            f"{_MAX_EVALUATIONS} evaluations: Newton decrement {decrement:.3g}, wanted {eps**0.5:.1e}; "
+            "its matrices are too ill-conditioned, or too far apart, for double precision"
+        )
+    R = torch.where(failed[..., None, None], torch.nan, at.R)
+    # contiguous, as the fake says: a compiled graph relies on the strides
+    return R.contiguous(), at.U.contiguous(), at.Q.contiguous()
+
+
+def _newton(equation: Equation, R: Tensor, X: Tensor, w: Tensor, tolerance2: float) -> _State:
+    """A Newton step is kept where it lowers the objective or halves the decrement.
+
+    Where it does not, the next trial is a step of the metric's own fixed-point iteration.
+    """
+    at = _evaluate(equation, R, X, w)
+    newton = torch.ones_like(at.objective, dtype=torch.bool)
+    for _ in range(_MAX_EVALUATIONS):
+        converged = at.decrement2 <= tolerance2 * at.scale
+        if bool(converged.all()):
+            break
+        step = linalg.unwhiten(at.R, linalg.exp(at.V))
+        if not bool(newton.all()):
+            step = _where(newton, step, equation.descend(at.R, at.g, at.Q))
+        trial = _evaluate(equation, equation.root(step), X, w)
+        lower = trial.objective <= at.objective - _SUFFICIENT * newton * at.decrement2
+        closer = newton & (trial.decrement2 < at.decrement2 / 4)
+        keep = (lower | closer) & ~converged
+        newton = keep | ~newton
+        at = _State(*(_where(keep, new, old) for new, old in zip(trial, at, strict=True)))
+    return at
+
+
+class _State(NamedTuple):
+    """An estimate RRᵀ and what is known there."""
+
+    R: Tensor
+    g: Tensor
+    V: Tensor  # the Newton step H⁻¹g
+    U: Tensor
+    Q: Tensor
+    objective: Tensor
+    decrement2: Tensor  # ⟨g, V⟩, the square of the Newton decrement
+    scale: Tensor
+
+
+def _evaluate(equation: Equation, R: Tensor, X: Tensor, w: Tensor) -> _State:
+    y, U = linalg.eigh(equation.whiten(R.unsqueeze(-3), X))
+    g = (w[..., None, None] * ((U * equation.phi.values(y)[..., None, :]) @ U.mT)).sum(-3)
+    offset = equation.offset(R)
+    scale = torch.ones_like(R[..., 0, 0]) if offset is None else offset.sum(-1)
+    g = g if offset is None else g - torch.diag_embed(offset)
+    Q = equation.curvature(y)
+    V = torch.nan_to_num(conjugate_gradients(g, U, Q, w, _LOOSE)[0])
+    V = V / (V.norm(dim=(-2, -1), keepdim=True) / _LONGEST_STEP).clamp(min=1.0)
+    objective = equation.objective(y, w, R)
+    return _State(R, g, V, U, Q, objective, (g * V).sum((-2, -1)), scale)
+
+
+def _where(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """``torch.where`` with a condition per batch element."""
+    return torch.where(condition.reshape(condition.shape + (1,) * (a.ndim - condition.ndim)), a, b)
+
+
+@_solve.register_fake
+def _(X: Tensor, w: Tensor, name: str) -> tuple[Tensor, Tensor, Tensor]:
+    *batch, _, n, _ = X.shape
+    return X.new_empty(*batch, n, n), X.new_empty(X.shape), X.new_empty(X.shape)
+
+
+@_solve.register_vmap
+def _(
+    info: Any, in_dims: tuple[int | None, ...], X: Tensor, w: Tensor, name: str
+) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+    X, w = (
+        a.expand(info.batch_size, *a.shape) if d is None else a.movedim(d, 0)
+        for a, d in ((X, in_dims[0]), (w, in_dims[1]))
+    )
+    return _solve(X, w, name), (0, 0, 0)

@@ -1,0 +1,109 @@
+"""The contract every geometry of SPD matrices keeps, and what follows from it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+
+class Metric(nn.Module, ABC):
+    """A Riemannian metric on the symmetric positive definite matrices.
+
+    Points P, Q, X are SPD matrices and tangent vectors V, W symmetric ones, `(..., n, n)`; leading
+    dimensions broadcast, dtype and device are kept, everything is differentiable. A geometry states
+    ``inner``, ``exp``, ``log``, ``transport`` and ``mean``; the rest follows. It is a module because
+    its parameters, if it has any, can be learned.
+    """
+
+    is_flat: bool = False
+    is_complete: bool = True  # whether every geodesic goes on forever, so that exp is onto
+
+    @abstractmethod
+    def inner(self, P: Tensor, V: Tensor, W: Tensor) -> Tensor:
+        """⟨V, W⟩_P `(...)`."""
+
+    @abstractmethod
+    def exp(self, P: Tensor, V: Tensor) -> Tensor:
+        """The end at time 1 of the geodesic that leaves P with velocity V."""
+
+    @abstractmethod
+    def log(self, P: Tensor, Q: Tensor) -> Tensor:
+        """The velocity at P of the geodesic that reaches Q at time 1."""
+
+    @abstractmethod
+    def transport(self, P: Tensor, Q: Tensor, V: Tensor) -> Tensor:
+        """V carried parallel to itself along the geodesic from P to Q."""
+
+    @abstractmethod
+    def mean(self, X: Tensor, weights: Tensor | None = None) -> Tensor:
+        """The Fréchet mean of X `(..., N, n, n)` over dimension −3: argmin_M Σ w_i d²(M, X_i).
+
+        ``weights`` `(..., N)` are not negative and need not sum to one.
+        """
+
+    def norm(self, P: Tensor, V: Tensor) -> Tensor:
+        """‖V‖_P `(...)`; its gradient at V = 0 is zero."""
+        return root(self.inner(P, V, V))
+
+    def dist2(self, P: Tensor, Q: Tensor) -> Tensor:
+        """The squared distance d²(P, Q) `(...)`."""
+        V = self.log(P, Q)
+        return self.inner(P, V, V)
+
+    def dist(self, P: Tensor, Q: Tensor) -> Tensor:
+        """The geodesic distance `(...)`; its gradient at P = Q is zero."""
+        return root(self.dist2(P, Q))
+
+    def geodesic(self, P: Tensor, Q: Tensor, t: float | Tensor) -> Tensor:
+        """The point at time t of the geodesic with P at 0 and Q at 1; t broadcasts against `(...)`."""
+        return self.exp(P, time_like(t, P) * self.log(P, Q))
+
+    def variance(self, X: Tensor, mean: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
+        """Σ w_i d²(M, X_i) / Σ w_i over dimension −3, M the Fréchet mean unless given `(..., n, n)`."""
+        M = self.mean(X, weights) if mean is None else mean
+        distances = self.dist2(M.unsqueeze(-3), X)
+        return (normalized_weights(X, weights) * distances).sum(-1)
+
+    def pairwise_dist2(self, X: Tensor, Y: Tensor) -> Tensor:
+        """Squared distances `(..., N, M)` between the matrices of X `(..., N, n, n)` and of Y."""
+        return self.dist2(X.unsqueeze(-3), Y.unsqueeze(-4))
+
+    def pairwise_dist(self, X: Tensor, Y: Tensor) -> Tensor:
+        """Distances `(..., N, M)` between the matrices of X `(..., N, n, n)` and of Y `(..., M, n, n)`."""
+        return root(self.pairwise_dist2(X, Y))
+
+    def compose(self, P: Tensor, Q: Tensor) -> Tensor:
+        """The group product P ⊙ Q, where the metric has a group."""
+        raise NotImplementedError(self._no_group())
+
+    def invert(self, P: Tensor) -> Tensor:
+        """The group inverse of P, where the metric has a group."""
+        raise NotImplementedError(self._no_group())
+
+    def scale(self, P: Tensor, k: float | Tensor) -> Tensor:
+        """k ⊛ P, the point k times as far from the identity; k broadcasts against `(...)`."""
+        raise NotImplementedError(self._no_group())
+
+    def _no_group(self) -> str:
+        return f"{type(self).__name__} has no group of SPD matrices that its distances respect"
+
+
+def root(x: Tensor) -> Tensor:
+    """√x with gradient 0 where x is 0, or negative by rounding: the distance of a point to itself."""
+    zero = x <= 0
+    return torch.where(zero, 0.0, torch.where(zero, 1.0, x).sqrt())
+
+
+def time_like(t: float | Tensor, P: Tensor) -> Tensor:
+    """A number or tensor `(...)` as a factor of matrices `(..., n, n)`, in the dtype of P."""
+    return torch.as_tensor(t, dtype=P.dtype, device=P.device)[..., None, None]
+
+
+def normalized_weights(X: Tensor, weights: Tensor | None) -> Tensor:
+    """Weights `(..., N)` that sum to one over the matrices of X `(..., N, n, n)`."""
+    if weights is None:
+        return X.new_full(X.shape[:-2], 1.0 / X.shape[-3])
+    weights = weights.to(X.dtype).expand(*torch.broadcast_shapes(weights.shape, X.shape[:-2]))
+    return weights / weights.sum(-1, keepdim=True)

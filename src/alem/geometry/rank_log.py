@@ -1,0 +1,128 @@
+"""The paper's adaptive logarithm, as published: a chart only while its multipliers are equal."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import torch
+from torch import Tensor, nn
+
+from alem import linalg
+from alem.geometry.diffeo import SpectralChart, SpectralFunction
+from alem.linalg import Chain
+from alem.linalg.errors import InvalidMatrixError, can_inspect
+
+
+class NotADiffeomorphismWarning(UserWarning):
+    """An inverse was asked for that does not exist; the paper's formula was computed instead."""
+
+
+class RankLog(SpectralChart):
+    """The paper's logarithm U diag(A_i ln σ_i) Uᵀ, a multiplier for each rank of the spectrum.
+
+    The one parameter `(n,)` is A for ``rule="mul"``, B = 1/A for ``"div"``, the base α = exp(1/A) for
+    ``"relu"`` and ln A for ``"exp"``; each starts at the natural logarithm, A = 1.
+
+    **Not a diffeomorphism** unless all A_i are equal, and then it is a multiple of the natural
+    logarithm. For unequal A_i it jumps where eigenvalues meet, takes some pairs of matrices to one,
+    and misses others. :meth:`branch` remembers the order of A_i ln σ_i, with which ``unchart`` finds
+    the way back; without it ``unchart`` is the paper's formula, exact where :meth:`in_chart`
+    says so. ``ties`` is the derivative's policy at repeated eigenvalues:
+    see :class:`alem.linalg.RankScale`.
+
+    What the paper leaves open: the base of ``"relu"`` is max(10⁻⁶, α), and 1 + 10⁻⁶ where that is
+    exactly 1; signs of A and B are free; a multiplier that is zero or not finite is an error.
+    """
+
+    RULES = ("mul", "div", "relu", "exp")
+    SMALLEST_BASE = 1e-6
+
+    def __init__(self, n: int, rule: str = "mul", ties: str = "broadened") -> None:
+        super().__init__()
+        if rule not in self.RULES:
+            raise ValueError(f"rule must be one of {', '.join(self.RULES)}, got {rule!r}")
+        start = {"mul": 1.0, "div": 1.0, "relu": math.e, "exp": 0.0}[rule]
+        self.rule, self.ties = rule, ties
+        self.weight = nn.Parameter(torch.full((n,), start))
+        scale = linalg.RankScale(ties)
+        self._log, self._exp = Chain(scale, linalg.LOG), Chain(linalg.EXP, scale)
+        self._warned = False
+
+    def extra_repr(self) -> str:
+        return f"n={self.weight.numel()}, rule={self.rule!r}, ties={self.ties!r}"
+
+    def multipliers(self) -> Tensor:
+        """A `(n,)`: φ_i = A_i ln σ_i."""
+        A = self._multipliers()
+        if can_inspect(A) and not bool((torch.isfinite(A) & (A != 0)).all()):
+            worst = int((~torch.isfinite(A) | (A == 0)).nonzero()[0])
+            value, weight = float(A.detach()[worst]), float(self.weight.detach()[worst])
+            raise InvalidMatrixError(
+                f"multiplier {worst} of the adaptive logarithm is {value} (rule {self.rule!r}, parameter "
+                f"{weight}): no logarithm has it; lower the metric's learning rate, or use rule='exp', "
+                "which cannot get there"
+            )
+        return A
+
+    def _multipliers(self) -> Tensor:
+        if self.rule == "mul":
+            return self.weight
+        if self.rule == "div":
+            return 1 / self.weight
+        if self.rule == "exp":
+            return self.weight.exp()
+        base = self.weight.clamp(min=self.SMALLEST_BASE)
+        return 1 / torch.where(base == 1, 1 + self.SMALLEST_BASE, base).log()
+
+    @property
+    def is_diffeo(self) -> bool:
+        A = self.multipliers().detach()
+        return bool((A[0] == A).all())
+
+    def function(self) -> SpectralFunction:
+        return self._log, (self.multipliers(),)
+
+    def inverse(self, branch: Tensor | None = None) -> SpectralFunction:
+        A = self.multipliers()
+        return self._exp, (1 / (A if branch is None else A[branch]),)
+
+    def branch(self, P: Tensor) -> Tensor:
+        """The ranks in ascending order of A_i ln σ_i `(..., n)`."""
+        with torch.no_grad():
+            t = linalg.eigvalsh(linalg.symmetrize(P)).log()
+            return torch.argsort(self._multipliers() * t, dim=-1, stable=True)
+
+    def in_chart(self, X: Tensor, branch: Tensor | None = None) -> Tensor:
+        """Whether the eigenvalues that ``unchart`` gives X come out in the order of their ranks."""
+        with torch.no_grad():
+            A = self._multipliers()
+            order = torch.arange(A.numel(), device=A.device) if branch is None else branch
+            order = order.expand(X.shape[:-1])
+            t = linalg.eigvalsh(linalg.symmetrize(X)) / A[order]
+            by_rank = torch.empty_like(t).scatter(-1, order, t)
+            return (A[torch.argsort(by_rank, dim=-1, stable=True)] == A).all(-1)
+
+    def unchart(self, X: Tensor, branch: Tensor | None = None) -> Tensor:
+        self._warn_unless_exact(X, branch)
+        return super().unchart(X, branch)
+
+    def pullback(self, X: Tensor, W: Tensor) -> Tensor:
+        self._warn_unless_exact(X, None)
+        return super().pullback(X, W)
+
+    def _warn_unless_exact(self, X: Tensor, branch: Tensor | None) -> None:
+        """Warn once, and only where looking at values is free: eager mode on the CPU."""
+        if self._warned or not can_inspect(X) or self.is_diffeo:
+            return
+        outside = int((~self.in_chart(X, branch)).sum())
+        if branch is not None and not outside:
+            return
+        warnings.warn(
+            "the adaptive logarithm with unequal multipliers is not one-to-one: what follows is the "
+            f"paper's formula, not an inverse, and for {outside} of {X.shape[:-2].numel()} matrices none "
+            "exists; 'sinh', 'rank' and 'gap' are adaptive metrics with true inverses",
+            NotADiffeomorphismWarning,
+            stacklevel=3,
+        )
+        self._warned = True  # not reached where the warning is turned into an error

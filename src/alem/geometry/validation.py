@@ -1,0 +1,64 @@
+"""Checks for users to run on their data; the operations themselves do not pay for them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from alem import linalg
+from alem.linalg.errors import (
+    InvalidMatrixError,
+    NotPositiveDefiniteError,
+    matrix_name,
+    require_finite,
+    worst_index,
+)
+
+
+def check_spd(X: Tensor) -> Tensor:
+    """Return X `(..., n, n)` if it is a batch of SPD matrices; else raise InvalidMatrixError.
+
+    The error says which matrix is worst, how bad it is and what to do. Matrices must be real,
+    float32 or float64, finite, symmetric to √eps of their largest entry, and positive definite by
+    more than rounding: the smallest eigenvalue above n·eps of the largest.
+    """
+    if not isinstance(X, Tensor):
+        raise InvalidMatrixError(f"expected a torch tensor, got {type(X).__name__}; use torch.as_tensor")
+    if X.ndim < 2 or X.shape[-1] != X.shape[-2] or X.shape[-1] == 0:
+        raise InvalidMatrixError(f"expected square matrices (..., n, n), got shape {tuple(X.shape)}")
+    if X.dtype not in (torch.float32, torch.float64):
+        raise InvalidMatrixError(f"expected float32 or float64, got {X.dtype}; convert with X.double()")
+    X_ = X.detach()
+    require_finite(X_)
+    _refuse_asymmetric(X_)
+    _refuse_indefinite(X_)
+    return X
+
+
+def _refuse_asymmetric(X: Tensor) -> None:
+    skew = (X - X.mT).abs().amax((-2, -1))
+    size = X.abs().amax((-2, -1))
+    relative = torch.where(skew == 0, 0.0, skew / size)
+    if bool((relative > torch.finfo(X.dtype).eps ** 0.5).any()):
+        index = worst_index(relative)
+        raise InvalidMatrixError(
+            f"{matrix_name(index)} of shape {tuple(X.shape)} is not symmetric: entries differ from "
+            f"their mirror images by up to {float(skew[index]):.3g}; if that is rounding, pass "
+            "alem.linalg.symmetrize(X)",
+            index,
+        )
+
+
+def _refuse_indefinite(X: Tensor) -> None:
+    x = linalg.eigvalsh(linalg.symmetrize(X))
+    margin = x[..., 0] - X.shape[-1] * torch.finfo(X.dtype).eps * x[..., -1].abs()
+    if bool((margin <= 0).any()):
+        index = worst_index(-margin / x[..., -1].abs().clamp(min=torch.finfo(X.dtype).tiny))
+        least, most = float(x[index][0]), float(x[index][-1])
+        state = "not positive definite" if least <= 0 else "singular to working precision"
+        raise NotPositiveDefiniteError(
+            f"{matrix_name(index)} of shape {tuple(X.shape)} is {state}: its smallest eigenvalue is "
+            f"{least:.3g}, its largest {most:.3g}; regularise, for example with "
+            "X + 1e-3·tr(X)·I, or with shrinkage in alem.linalg.covariance",
+            index,
+        )
