@@ -35,7 +35,7 @@ def pixel_features(images: Tensor) -> Tensor:
 
 
 def main() -> None:
-    """Print a row for each metric: the distance between the two means, and the time it took."""
+    """Print for each metric the distance between the two means, its ratio to the spread, and the time."""
     digits = load_digits()
     images = torch.from_numpy(digits.images) / digits.images.max()
     labels = torch.from_numpy(digits.target)
@@ -46,17 +46,20 @@ def main() -> None:
     print(f"{len(covariances)} digits as {n}×{n} region covariances.")
     print(
         f"Distance between the mean of the {FIRST}s ({len(first)}) and the mean of the {SECOND}s "
-        f"({len(second)}),\neach mean and distance under the same metric; metrics differ in scale, "
-        "so compare\nrows only through what they are used for.\n"
+        f"({len(second)}), and how many\ntimes the spread of a class about its mean that is: metrics "
+        "differ in scale, this ratio does not.\n"
     )
-    print(f"{'metric':<8}{'class':<28}{'distance':>10}{'ms':>9}")
+    print(f"{'metric':<8}{'class':<28}{'distance':>10}{'ratio':>8}{'ms':>9}")
     for name in geometry.METRICS:
         metric = geometry.metric(name, n=n).to(covariances.dtype)
         start = time.perf_counter()
         with torch.no_grad():
-            distance = metric.dist(metric.mean(first), metric.mean(second)).item()
+            means = [metric.mean(X) for X in (first, second)]
+            distance = metric.dist(*means).item()
+            spread = sum(metric.variance(X, M).item() for X, M in zip((first, second), means, strict=True))
         elapsed = 1e3 * (time.perf_counter() - start)
-        print(f"{name:<8}{type(metric).__name__:<28}{distance:>10.4f}{elapsed:>9.1f}")
+        ratio = distance / (spread / 2) ** 0.5
+        print(f"{name:<8}{type(metric).__name__:<28}{distance:>10.4f}{ratio:>8.3f}{elapsed:>9.1f}")
 
 
 if __name__ == "__main__":

@@ -87,9 +87,9 @@ def frechet_mean(equation: Equation, X: Tensor, weights: Tensor | None = None) -
     """argmin_M Σ_i w_i d²(M, X_i) over dimension −3.
 
     Computed in double precision: until the Newton decrement ⟨g, H⁻¹g⟩^½, the distance to the mean
-    in the norm of the Hessian, is at most √eps = 1.5e-8 (times (tr M)^½ where the metric has a
-    scale), after which the two differentiable steps square that error twice. ConvergenceError where
-    that is not reached; on an accelerator NaN.
+    in the norm of the Hessian, is at most √eps = 1.5e-8, or 100·eps·cond(M) for cond(M) > 7e5, but
+    never above 1e-3; times (tr M)^½ where the metric has a scale. The two differentiable steps then
+    square that error twice. ConvergenceError where it is not reached; on an accelerator NaN.
 
     Shapes: SPD `(..., N, n, n)` and weights `(..., N)`, broadcast, to `(..., n, n)`.
     """
@@ -146,6 +146,8 @@ _MAX_EVALUATIONS = 100
 _LOOSE = 1e-4
 # Beyond e⁴ the Hessian says nothing about the objective.
 _LONGEST_STEP = 4.0
+# No mean is worth returning with an error of a thousandth.
+_LOOSEST = 1e-3
 # Armijo's condition: the share of the decrease that the gradient promises which must be kept.
 _SUFFICIENT = 1e-4
 
@@ -153,19 +155,22 @@ _SUFFICIENT = 1e-4
 @torch.library.custom_op("alem::solve_frechet", mutates_args=())
 def _solve(X: Tensor, w: Tensor, name: str) -> tuple[Tensor, Tensor, Tensor]:
     """R with RRᵀ the mean, and the U and Q of the Hessian there."""
-    equation, eps = EQUATIONS[name], torch.finfo(X.dtype).eps
+    equation = EQUATIONS[name]
     R = equation.root(equation.start(X, w))
     try:
-        at = _newton(equation, R, X, w, eps)
+        at = _newton(equation, R, X, w)
     except InvalidMatrixError as error:
-        raise ConvergenceError(f"the {name} mean did not converge: {error}") from error
-    failed = ~(at.decrement2 <= eps * at.scale)
+        raise ConvergenceError(
+            f"the {name} mean did not converge: the iteration left the positive definite matrices; "
+            "they are too ill-conditioned, or too far apart, for double precision"
+        ) from error
+    failed = ~(at.decrement2 <= at.tolerance2)
     if X.device.type == "cpu" and bool(failed.any()):
         index = worst_index(failed.to(X.dtype))
-        decrement = float(at.decrement2[index] / at.scale[index]) ** 0.5
+        decrement, wanted = (float(a[index]) ** 0.5 for a in (at.decrement2, at.tolerance2))
         raise ConvergenceError(
             f"the {name} mean of {matrix_name(index).replace('matrix', 'set')} did not converge in "
-            f"{_MAX_EVALUATIONS} evaluations: Newton decrement {decrement:.3g}, wanted {eps**0.5:.1e}; "
+            f"{_MAX_EVALUATIONS} evaluations: Newton decrement {decrement:.2g}, wanted {wanted:.2g}; "
             "its matrices are too ill-conditioned, or too far apart, for double precision"
         )
     R = torch.where(failed[..., None, None], torch.nan, at.R)
@@ -173,7 +178,7 @@ def _solve(X: Tensor, w: Tensor, name: str) -> tuple[Tensor, Tensor, Tensor]:
     return R.contiguous(), at.U.contiguous(), at.Q.contiguous()
 
 
-def _newton(equation: Equation, R: Tensor, X: Tensor, w: Tensor, tolerance2: float) -> _State:
+def _newton(equation: Equation, R: Tensor, X: Tensor, w: Tensor) -> _State:
     """A Newton step is kept where it lowers the objective or halves the decrement.
 
     Where it does not, the next trial is a step of the metric's own fixed-point iteration.
@@ -181,7 +186,7 @@ def _newton(equation: Equation, R: Tensor, X: Tensor, w: Tensor, tolerance2: flo
     at = _evaluate(equation, R, X, w)
     newton = torch.ones_like(at.objective, dtype=torch.bool)
     for _ in range(_MAX_EVALUATIONS):
-        converged = at.decrement2 <= tolerance2 * at.scale
+        converged = at.decrement2 <= at.tolerance2
         if bool(converged.all()):
             break
         step = linalg.unwhiten(at.R, linalg.exp(at.V))
@@ -206,20 +211,28 @@ class _State(NamedTuple):
     Q: Tensor
     objective: Tensor
     decrement2: Tensor  # ⟨g, V⟩, the square of the Newton decrement
-    scale: Tensor
+    tolerance2: Tensor
 
 
 def _evaluate(equation: Equation, R: Tensor, X: Tensor, w: Tensor) -> _State:
     y, U = linalg.eigh(equation.whiten(R.unsqueeze(-3), X))
     g = (w[..., None, None] * ((U * equation.phi.values(y)[..., None, :]) @ U.mT)).sum(-3)
     offset = equation.offset(R)
-    scale = torch.ones_like(R[..., 0, 0]) if offset is None else offset.sum(-1)
     g = g if offset is None else g - torch.diag_embed(offset)
     Q = equation.curvature(y)
     V = torch.nan_to_num(conjugate_gradients(g, U, Q, w, _LOOSE)[0])
     V = V / (V.norm(dim=(-2, -1), keepdim=True) / _LONGEST_STEP).clamp(min=1.0)
     objective = equation.objective(y, w, R)
-    return _State(R, g, V, U, Q, objective, (g * V).sum((-2, -1)), scale)
+    tolerance2 = _tolerance2(R) * (1.0 if offset is None else offset.sum(-1))
+    return _State(R, g, V, U, Q, objective, (g * V).sum((-2, -1)), tolerance2)
+
+
+def _tolerance2(R: Tensor) -> Tensor:
+    """The square of √eps or, if that is larger, of what a hundred roundings do to such a matrix."""
+    eps = torch.finfo(R.dtype).eps
+    m = linalg.eigvalsh(linalg.symmetrize(R.mT @ R))
+    condition = (m[..., -1] / m[..., 0]).abs()
+    return (100 * eps * condition).square().clamp(min=eps, max=_LOOSEST**2)
 
 
 def _where(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:

@@ -48,7 +48,7 @@ def exp(x: Tensor, y: Tensor) -> Tensor:
 def power(x: Tensor, y: Tensor, p: Tensor) -> Tensor:
     """Divided difference of σ ↦ σᵖ, σ > 0.
 
-    xᵖ expm1(p·log1p(d/x))/d while |p|·log1p(d/x) ≤ 1; beyond, the values differ by more than a
+    xᵖ expm1(p·log1p(d/x))/d while ``|p|·log1p(d/x)`` ≤ 1; beyond, the values differ by more than a
     factor of two and the plain quotient loses nothing, where expm1 of a rounded product would.
     """
     low, high, gap, equal = _split(x, y)
@@ -122,8 +122,9 @@ def tanhc(x: Tensor) -> Tensor:
 def tanh(x: Tensor, y: Tensor) -> Tensor:
     """tanh[x, y] = sinhc(d)/(cosh x cosh y), d = x − y, written so that nothing overflows.
 
-    With a = e^{−2|x|}, b = e^{−2|y|}: for equal signs 2·e^{−2 min}(1 − e^{−2|d|})/(|d|(1+a)(1+b)),
-    for opposite signs the plain quotient, which does not cancel.
+    For equal signs, u ≤ v the absolute values and g = v − u, it is
+    2 e^{−2u} (1 − e^{−2g}) / (g (1 + e^{−2u}) (1 + e^{−2v})); for opposite signs the plain quotient,
+    which does not cancel.
     """
     x, y = torch.broadcast_tensors(x, y)
     u, v = x.abs(), y.abs()

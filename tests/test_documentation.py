@@ -1,0 +1,30 @@
+"""Every Python block of the README and the documentation runs, from top to bottom of its page."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if BLOCK.search(p.read_text("utf-8"))], ids=lambda p: p.name
+)
+def test_the_examples_of_a_page_run(page: Path) -> None:
+    names: dict[str, object] = {}
+    with warnings.catch_warnings():
+        for block in BLOCK.findall(page.read_text("utf-8")):
+            exec(compile(block, str(page), "exec"), names)
+    assert names
+
+
+def test_links_between_files_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
