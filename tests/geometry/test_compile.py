@@ -25,6 +25,7 @@ def operations_of(m: Metric) -> list[Callable[..., Tensor]]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_all_operators_compile_without_a_graph_break(name: str) -> None:
+    torch.compiler.reset()  # each metric is a new version of the same function
     m = learned_metric(name, 3)
     P, Q, w = spd(2, n=3, seed=1), spd(2, n=3, seed=2), torch.tensor([0.3, 0.7], dtype=torch.float64)
     V = 0.05 * sym(2, n=3)

@@ -25,7 +25,7 @@ from numpy.polynomial import legendre
 from torch import Tensor
 
 from alem import linalg
-from alem.linalg.autograd import Function, apply
+from alem.linalg.autograd import Function, apply, opaque
 from alem.linalg.errors import ConvergenceError, can_inspect, matrix_name, worst_index
 from alem.linalg.lyapunov import lyapunov
 from alem.linalg.spectral import rotate
@@ -123,7 +123,7 @@ def _error(residual: Tensor, end: Tensor, start: Tensor, M: Tensor) -> Tensor:
     return torch.where(worst == 0, 0.0, worst / _length(start))
 
 
-@torch.library.custom_op("alem::picard", mutates_args=())
+@opaque("alem::picard")
 def _picard(
     X: Tensor, negligible: Tensor, N: Tensor, rate: Tensor, g: Tensor, U: Tensor, transpose: bool
 ) -> Tensor:

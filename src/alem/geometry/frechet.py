@@ -26,6 +26,7 @@ from torch import Tensor
 from alem import linalg
 from alem.geometry.frechet_hessian import conjugate_gradients, solve_hessian
 from alem.geometry.metric import normalized_weights
+from alem.linalg.autograd import opaque
 from alem.linalg.errors import (
     ConvergenceError,
     InvalidMatrixError,
@@ -152,7 +153,7 @@ _LOOSEST = 1e-3
 _SUFFICIENT = 1e-4
 
 
-@torch.library.custom_op("alem::solve_frechet", mutates_args=())
+@opaque("alem::solve_frechet")
 def _solve(X: Tensor, w: Tensor, name: str) -> tuple[Tensor, Tensor, Tensor]:
     """R with RRᵀ the mean, and the U and Q of the Hessian there."""
     equation = EQUATIONS[name]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from alem import linalg
-from alem.linalg.autograd import Function, apply
+from alem.linalg.autograd import Function, apply, opaque
 from alem.linalg.errors import ConvergenceError
 from alem.linalg.spectral import rotate
 
@@ -66,7 +66,7 @@ def conjugate_gradients(
     return V, torch.where(first == 0, 0.0, rest / first)[..., 0, 0].sqrt()
 
 
-@torch.library.custom_op("alem::solve_frechet_hessian", mutates_args=())
+@opaque("alem::solve_frechet_hessian")
 def _solve_hessian(g: Tensor, U: Tensor, Q: Tensor, w: Tensor) -> Tensor:
     V, residual = conjugate_gradients(g, U, Q, w, 1e-14)
     failed = ~(residual <= torch.finfo(g.dtype).eps ** 0.5)

@@ -9,6 +9,7 @@ from alem.linalg.cholesky import (
     cholesky_log_pushforward,
     cholesky_pullback,
     cholesky_pushforward,
+    is_positive_definite,
     unwhiten,
     whiten,
 )
@@ -19,6 +20,7 @@ from alem.linalg.errors import (
     InvalidMatrixError,
     NotPositiveDefiniteError,
 )
+from alem.linalg.lyapunov import lyapunov
 from alem.linalg.ordered import GAP, INVERSE_GAP, RANK_INCREMENT, RankScale
 from alem.linalg.scalar import (
     EXP,
@@ -89,9 +91,11 @@ __all__ = [
     "eigvalsh",
     "exp",
     "inverse_sqrt",
+    "is_positive_definite",
     "jet",
     "ledoit_wolf_shrinkage",
     "log",
+    "lyapunov",
     "oas_shrinkage",
     "power",
     "pushforward",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -59,3 +59,31 @@ def zeros_for_none(values: Sequence[Tensor], dots: Sequence[Tensor | None]) -> t
     """The tangents ``dots``, with zeros for those that are absent."""
     pairs = zip(values, dots, strict=True)
     return tuple(torch.zeros_like(value) if dot is None else dot for value, dot in pairs)
+
+
+class Opaque:
+    """A function whose control flow depends on values, made acceptable to compiled graphs and ``vmap``.
+
+    Called plainly in eager mode; as the operator ``name`` of ``torch.library``, for which
+    ``register_fake`` and ``register_vmap`` are needed, in compiled graphs and inside transforms. (The
+    first call of any such operator imports the compiler, which takes a second.) It has no derivative:
+    call it on detached tensors.
+    """
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self._function = function
+        self._operator = torch.library.custom_op(name, function, mutates_args=())
+        self.register_fake = self._operator.register_fake
+        self.register_vmap = self._operator.register_vmap
+
+    def __call__(self, *args: Any) -> Any:
+        # Inside a transform also where the tensors are not wrapped, as in the rules of vmap.
+        if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
+            return self._operator(*args)
+        with torch.no_grad():
+            return self._function(*args)
+
+
+def opaque(name: str) -> Callable[[Callable[..., Any]], Opaque]:
+    """Decorate a function as :class:`Opaque`."""
+    return lambda function: Opaque(name, function)

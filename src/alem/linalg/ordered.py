@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from alem.linalg import divided
+from alem.linalg.autograd import opaque
 from alem.linalg.errors import (
     ConvergenceError,
     InvalidMatrixError,
@@ -283,7 +284,7 @@ def _newton_step(t: Tensor, x: Tensor, c: Tensor, v: Tensor, s: Tensor) -> tuple
 _MAX_NEWTON_STEPS = 60
 
 
-@torch.library.custom_op("alem::solve_gap", mutates_args=())
+@opaque("alem::solve_gap")
 def _solve_gap(x: Tensor, c: Tensor, v: Tensor, s: Tensor) -> Tensor:
     """Newton's method with a line search for φ(t) = x, to √eps of the largest |x|.
 
