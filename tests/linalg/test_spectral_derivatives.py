@@ -7,7 +7,17 @@ import torch
 from torch.autograd import gradcheck, gradgradcheck
 
 from alem import linalg
-from alem.linalg import LOG, jet, pushforward, solve_jet, solve_pushforward, spectral
+from alem.linalg import (
+    INVERSE_SQRT,
+    LOG,
+    SQRT,
+    Clamp,
+    jet,
+    pushforward,
+    solve_jet,
+    solve_pushforward,
+    spectral,
+)
 from tests.linalg.points import (
     MAPS,
     POINTS,
@@ -172,3 +182,37 @@ def test_scaling_the_data_never_changes_the_rule(scale):
     scaled_first, scaled_second = derivatives(scale * X, scale * V)
     assert_close(scaled_first, first, 1e-13)
     assert_close(scale * scaled_second, second, 1e-12)
+
+
+# --- the second derivative as matrix products ----------------------------------------------------
+
+SPECTRA = {
+    "separated": [0.1 * 1.7**k for k in range(12)],
+    "ladder": [1.01**k for k in range(12)],  # every neighbour close, the ends not
+    "clusters": [0.5, 0.5, 0.5 + 1e-9, 1, 1.01, 1.014, 2, 2, 5, 7, 7 + 1e-12, 20],
+    "graded": [1e-6, 1.001e-6, 1e-3, 1.0, 1.0001, 1e3, 1e3, 1.01e3, 2e3, 1e5, 1e6, 1.002e6],
+    "equal": [3.0] * 12,
+}
+
+
+@pytest.mark.parametrize("spectrum", SPECTRA)
+@pytest.mark.parametrize(
+    "phi", [LOG, SQRT, INVERSE_SQRT, Clamp(1.005)], ids=["log", "sqrt", "inverse sqrt", "clamp"]
+)
+def test_the_second_derivative_is_the_sum_over_second_differences(phi, spectrum):
+    x = torch.tensor([SPECTRA[spectrum]], dtype=torch.float64)
+    left, right = random_symmetric(12, seed=1), random_symmetric(12, seed=2)
+    # as large as the differences they multiply, so that no entry hides behind another
+    size = (x[:, :, None] * x[:, None, :]).sqrt()
+    left, right = size * left, size * right
+    weight = phi.divided2(x[..., :, None, None], x[..., None, :, None], x[..., None, None, :])
+    terms = weight * left[..., :, :, None] * right[..., None, :, :]
+    expected = terms.sum(-2) + terms.sum(-2).mT
+    scale = terms.abs().sum(-2) + terms.abs().sum(-2).mT
+    if isinstance(phi, Clamp):  # straight pieces: its small entries are differences of large ones
+        scale = scale.max()
+    gaps = x[..., :, None] - x[..., None, :]
+    found = phi.second(x, gaps, left, right)
+    assert float(((found - expected).abs() / scale.clamp(min=1e-300)).max()) < 2e-12
+    everywhere = torch.func.vmap(phi.second)(x, gaps, left, right)  # takes no short cut
+    assert float(((found - everywhere).abs() / scale.clamp(min=1e-300)).max()) < 2e-12

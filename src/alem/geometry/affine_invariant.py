@@ -88,6 +88,9 @@ class _ShiftedLog(linalg.ScalarMap):
         s = s[..., None, None, None]
         return linalg.LOG.divided2(x + s, y + s, z + s)
 
+    def width(self, x: Tensor, s: Tensor) -> Tensor:  # type: ignore[override]
+        return x + s[..., None]
+
 
 _SHIFTED_LOG = _ShiftedLog()
 

@@ -175,6 +175,11 @@ for _sign in (-1.0, 1.0):
     _RADON += [(_w, (1 - 2 * _b, _b, _b)), (_w, (_b, 1 - 2 * _b, _b)), (_w, (_b, _b, 1 - 2 * _b))]
 
 
+def closeness(dtype: torch.dtype) -> float:
+    """The gap, in widths of a function's features, below which its second differences are quadratures."""
+    return 0.015 if dtype == torch.float64 else 0.1
+
+
 def second(
     first: Callable[[Tensor, Tensor], Tensor],
     curvature: Callable[[Tensor], Tensor],
@@ -185,8 +190,8 @@ def second(
 ) -> Tensor:
     """Second divided difference f[x, y, z] from f[·, ·] and f″.
 
-    (f[b, c] − f[a, b])/(c − a) over the widest gap of a ≤ b ≤ c; where that gap is below 0.015
-    (float64) or 0.1 (float32) of ``width(a)``, the mean of f″ over the simplex by Radon's rule.
+    (f[b, c] − f[a, b])/(c − a) over the widest gap of a ≤ b ≤ c; where that gap is below
+    :func:`closeness` times ``width(a)``, the mean of f″ over the simplex by Radon's rule.
     ``width`` is the scale on which f bends at a; None where f is linear between its kinks, and then
     f[x, x, x] = 0.
     """
@@ -200,8 +205,7 @@ def second(
         return torch.where(
             tied, 0.0, (first(middle, high) - first(low, middle)) / torch.where(tied, 1.0, gap)
         )
-    near = gap < width(low) * (0.015 if gap.dtype == torch.float64 else 0.1)
-    near = near | tied
+    near = (gap < closeness(gap.dtype) * width(low)) | tied
     near_gap, near_middle = torch.where(near, gap, 0.0), torch.where(near, middle - low, 0.0)
     mean = sum(w * curvature(low + b * near_middle + c * near_gap) for w, (_, b, c) in _RADON)
     apart = (first(middle, high) - first(low, middle)) / torch.where(near, 1.0, gap)

@@ -199,17 +199,20 @@ def _bend(gaps: Tensor, A: Tensor, B: Tensor) -> Tensor:
     one_minus = n - T @ T.mT  # Σ_k (1 − T_ik T_jk)
     row_sum = T.sum(-1)
 
-    first = torch.zeros_like(gaps * A * B)
-    for ps in slices(first):
-        # x, y, z = t_ik, t_pk, t_jk: a = t_i − t_p, b = t_p − t_j; indices i, p, j
-        slope = divided.tanhc_difference(gaps[..., :, ps, None], gaps.mT[..., None, ps, :])
-        third = (
-            row_sum[..., None, ps, None]
-            - (T[..., :, None, :] * T[..., None, ps, :]) @ T.mT[..., None, :, :]
-        )
-        weight = slope * one_minus[..., None, ps, :] - third * tau[..., :, ps, None] * tau[..., :, None, :]
-        first = first + (weight * A[..., :, ps, None] * B[..., None, ps, :]).sum(-2)
-    total = first + first.mT
+    slopes = divided.tanhc_difference(gaps, gaps)  # τ′, an odd function
+
+    # x, y, z = t_ik, t_pk, t_jk: a = t_i − t_p, −b = t_j − t_p, and τ[a, −b] over a + b = t_i − t_j or,
+    # for a gap below ∛eps, where that loses as much as this neglects, the mean of τ′ at its ends.
+    close = gaps.abs() < torch.finfo(gaps.dtype).eps ** (1 / 3)
+    tau_A, one_minus_B = tau * A, one_minus * B
+    apart = (tau_A @ one_minus_B - A @ (tau * one_minus_B)) / torch.where(close, 1.0, gaps)
+    together = ((slopes * A) @ one_minus_B + A @ (slopes.mT * one_minus_B)) / 2
+    third = (tau_A * row_sum[..., None, :]) @ B
+    for ps in slices(third):
+        products = (T[..., :, None, :] * T[..., None, ps, :]) @ T.mT[..., None, :, :]  # i, p, j
+        third = third - (products * tau_A[..., :, ps, None] * B[..., None, ps, :]).sum(-2)
+    half = torch.where(close, together, apart) - tau * third
+    total = half + half.mT
 
     # x, y, z = t_ik, t_jk, t_jk: a = t_i − t_j, b = 0
     slope_at_zero = divided.tanhc_difference(gaps, torch.zeros_like(gaps))
@@ -223,8 +226,8 @@ def _bend(gaps: Tensor, A: Tensor, B: Tensor) -> Tensor:
 
     # x, y, z = t_ik, t_iq, t_ik: a = t_q − t_k, b = −a
     product = A * B
-    slopes = product * divided.tanhc_difference(gaps.mT, gaps.mT)
-    even = slopes.sum((-2, -1))[..., None] - ((T @ slopes) * T).sum(-1)
+    bent = product * slopes.mT
+    even = bent.sum((-2, -1))[..., None] - ((T @ bent) * T).sum(-1)
     odd = ((squares @ (product * tau)) * T).sum(-1)
     return (total + 2 * torch.diag_embed(even - odd)) / n
 

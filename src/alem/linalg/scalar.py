@@ -14,7 +14,7 @@ from alem.linalg.spectral_map import ScalarMap
 
 
 class _Elementary(ScalarMap):
-    """A scalar function without parameters, given by f, f[·, ·] and f[·, ·, ·]."""
+    """A scalar function without parameters, given by f, f[·, ·], f[·, ·, ·] and the width of f."""
 
     def __init__(
         self,
@@ -22,10 +22,11 @@ class _Elementary(ScalarMap):
         f: Callable[[Tensor], Tensor],
         first: Callable[[Tensor, Tensor], Tensor],
         second: Callable[[Tensor, Tensor, Tensor], Tensor],
+        width: Callable[[Tensor], Tensor],
         positive: bool = False,
     ) -> None:
         self.name, self.positive = name, positive
-        self._f, self._first, self._second = f, first, second
+        self._f, self._first, self._second, self._width = f, first, second, width
 
     def __repr__(self) -> str:
         return self.name
@@ -39,20 +40,27 @@ class _Elementary(ScalarMap):
     def divided2(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:  # type: ignore[override]
         return self._second(x, y, z)
 
+    def width(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self._width(x)
+
+
+def _itself(x: Tensor) -> Tensor:
+    return x
+
 
 def _log_second(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
-    return divided.second(divided.log, lambda a: -(a**-2), lambda a: a, x, y, z)
+    return divided.second(divided.log, lambda a: -(a**-2), _itself, x, y, z)
 
 
 def _exp_second(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
     return divided.second(divided.exp, torch.exp, torch.ones_like, x, y, z)
 
 
-LOG = _Elementary("log", torch.log, divided.log, _log_second, positive=True)
-EXP = _Elementary("exp", torch.exp, divided.exp, _exp_second)
-SQRT = _Elementary("sqrt", torch.sqrt, divided.sqrt, divided.sqrt_second, positive=True)
+LOG = _Elementary("log", torch.log, divided.log, _log_second, _itself, positive=True)
+EXP = _Elementary("exp", torch.exp, divided.exp, _exp_second, torch.ones_like)
+SQRT = _Elementary("sqrt", torch.sqrt, divided.sqrt, divided.sqrt_second, _itself, positive=True)
 INVERSE_SQRT = _Elementary(
-    "inverse_sqrt", torch.rsqrt, divided.inverse_sqrt, divided.inverse_sqrt_second, positive=True
+    "inverse_sqrt", torch.rsqrt, divided.inverse_sqrt, divided.inverse_sqrt_second, _itself, positive=True
 )
 
 
@@ -79,6 +87,9 @@ class Power(ScalarMap):
             z,
         )
 
+    def width(self, x: Tensor, p: Tensor) -> Tensor:  # type: ignore[override]
+        return x / (1 + p[..., None].abs())
+
 
 class Clamp(ScalarMap):
     """σ ↦ max(σ, m). At σ = m the derivative is 1, that of the identity."""
@@ -94,6 +105,10 @@ class Clamp(ScalarMap):
 
     def divided2(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:  # type: ignore[override]
         return divided.second(self.divided, torch.zeros_like, None, x, y, z)
+
+    def width(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        # Straight but for its kink: only the digits of the gaps matter, and those are relative.
+        return x.abs().amax(-1, keepdim=True).expand(x.shape)
 
 
 class SinhArcsinh(ScalarMap):
@@ -125,6 +140,9 @@ class SinhArcsinh(ScalarMap):
         # (f∘g)[x,y,z] = f[gx,gy,gz] g[x,z] g[y,z] + f[gx,gy] g[x,y,z]
         chained = delta * delta * sinh2 * divided.asinh(x, z) * divided.asinh(y, z)
         return c / s * (chained + delta * divided.sinh(u, v) * asinh2)
+
+    def width(self, x: Tensor, c: Tensor, delta: Tensor, s: Tensor) -> Tensor:  # type: ignore[override]
+        return (s + x.abs()) / (1 + delta)
 
     @staticmethod
     def inverse_parameters(c: Tensor, delta: Tensor, s: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from alem.linalg import divided
+from alem.linalg.errors import can_inspect
+
 
 @dataclass(frozen=True)
 class Differential:
@@ -129,18 +132,67 @@ class ScalarMap(SpectralMap):
     def divided2(self, x: Tensor, y: Tensor, z: Tensor, *parameters: Tensor) -> Tensor:
         """f[x, y, z]."""
 
+    @abstractmethod
+    def width(self, x: Tensor, *parameters: Tensor) -> Tensor:
+        """The scale `(..., n)` on which f bends at each x: closer eigenvalues count as a cluster."""
+
     def first(self, x: Tensor, gaps: Tensor, *parameters: Tensor) -> Differential:
         return Differential(self.divided(x[..., :, None], x[..., None, :], *parameters))
 
     def second(self, x: Tensor, gaps: Tensor, left: Tensor, right: Tensor, *parameters: Tensor) -> Tensor:
-        """Σ_k f[x_i, x_k, x_j] (left_ik right_kj + right_ik left_kj), a few k at a time."""
+        """Σ_k f[x_i, x_k, x_j] (left_ik right_kj + right_ik left_kj).
+
+        f[x, y, z] is a difference of first differences over a gap, so the sum is one of matrix
+        products: over the gap between i and j or, where these are close, between j and k. What is left
+        are the terms with i, j and k all close.
+        """
+        K = self.divided(x[..., :, None], x[..., None, :], *parameters)
+        width = self.width(x, *parameters)
+        width = divided.closeness(x.dtype) * torch.minimum(width[..., :, None], width[..., None, :])
+        close = (gaps.abs() < width) | (gaps == 0)
+        reciprocal = torch.where(close, 0.0, 1.0 / torch.where(close, 1.0, gaps))
+        K_left, reciprocal_right = K * left, reciprocal * right
+        apart = (K_left @ right - left @ (K * right)) * reciprocal
+        together = K_left @ reciprocal_right - K * (left @ reciprocal_right)
+        cluster = self._cluster(x, close, left, right, parameters)
+        total = torch.where(close, together + cluster, apart)
+        return total + total.mT
+
+    def _cluster(
+        self, x: Tensor, close: Tensor, left: Tensor, right: Tensor, parameters: tuple[Tensor, ...]
+    ) -> Tensor:
+        """Σ_k f[x_i, x_k, x_j] left_ik right_kj over the k close to j, for the i close to j."""
+        right = close * right
+        reach = int(close.sum(-1).max()) - 1 if can_inspect(close) and close.numel() else x.shape[-1]
+        if 2 * reach + 1 < x.shape[-1]:
+            return self._band(x, reach, left, right, parameters)
         total = torch.zeros_like(left * right)
         for ks in slices(total):
             weight = self.divided2(
                 x[..., :, None, None], x[..., None, ks, None], x[..., None, None, :], *parameters
             )
             total = total + (weight * left[..., :, ks, None] * right[..., None, ks, :]).sum(-2)
-        return total + total.mT
+        return total
+
+    def _band(
+        self, x: Tensor, reach: int, left: Tensor, right: Tensor, parameters: tuple[Tensor, ...]
+    ) -> Tensor:
+        """The same sum, over i and k within ``reach`` of j: in a sorted spectrum clusters are bands."""
+        n = x.shape[-1]
+        j = torch.arange(n, device=x.device)
+        near = j[:, None] + torch.arange(-reach, reach + 1, device=x.device)
+        inside = (near >= 0) & (near < n)
+        near = near.clamp(0, n - 1)
+        neighbours = x[..., near]
+        # indices j, i, k
+        weight = self.divided2(
+            neighbours[..., :, None], neighbours[..., None, :], x[..., :, None, None], *parameters
+        )
+        left = left[..., near[:, :, None], near[:, None, :]]
+        right = (right[..., near, j[:, None]] * inside)[..., None, :]
+        sums = (weight * left * right).sum(-1) * inside
+        total = torch.zeros(*sums.shape[:-1], n, dtype=sums.dtype, device=sums.device)
+        return total.scatter_add(-1, near.expand(sums.shape), sums).mT
 
 
 def slices(like: Tensor) -> list[slice]:
