@@ -39,3 +39,10 @@ def test_parameter_counts() -> None:
     assert counts == {
         "lem": 0, "lcm": 0, "alem": 5, "alcm": 5, "sinh": 3, "rank": 5, "gap": 9, "aim": 0, "bwm": 0,
     }  # fmt: skip
+
+
+def test_the_widths_of_the_gap_chart_start_from_one_to_e_squared() -> None:
+    widths = geometry.metric("gap").diffeo.log_width.exp()
+    assert widths.shape == (4,)
+    assert float(widths.detach()[0]) == 1.0
+    assert float(widths.detach()[-1]) == pytest.approx(2.718281828**2, rel=1e-6)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from alem import geometry
+from alem import geometry, linalg
 
 from .conftest import FLAT, LEARNED, NAMES, learned_metric, spd, sym, tied
 
@@ -30,7 +33,7 @@ def test_distance_is_a_metric(name: str) -> None:
     m = learned_metric(name, 4)
     P, Q, R = (spd(5, seed=s) for s in (1, 2, 3))
     close(m.dist(P, Q), m.dist(Q, P))
-    close(m.dist(P, P), torch.zeros(5, dtype=P.dtype), atol=1e-7)
+    assert torch.equal(m.dist(P, P), torch.zeros(5, dtype=P.dtype))
     assert (m.dist(P, Q) > 0.1).all()
     assert (m.dist(P, R) <= m.dist(P, Q) + m.dist(Q, R) + 1e-12).all()
     close(m.dist2(P, Q), m.dist(P, Q) ** 2)
@@ -253,8 +256,7 @@ def test_gradient_of_distance_at_equal_points_is_zero(name: str) -> None:
     m = learned_metric(name, 4)
     P = spd(3).requires_grad_()
     (grad,) = torch.autograd.grad(m.dist(P, P.detach()).sum(), P)
-    assert torch.equal(grad, torch.zeros_like(grad)) or float(grad.abs().max()) <= 1.0
-    assert torch.isfinite(grad).all()
+    assert torch.equal(grad, torch.zeros_like(grad))
     D = m.pairwise_dist(P, P)
     (grad,) = torch.autograd.grad(D.sum(), P)
     assert torch.isfinite(grad).all()
@@ -308,6 +310,69 @@ def test_flat_metrics_form_a_vector_space_with_bi_invariant_distance(
     close(m.dist(m.compose(P, R), m.compose(Q, R)), m.dist(P, Q), rtol=1e-6, atol=1e-7)
     close(m.hilbert_inner(P, Q), (m.coordinates(P) * m.coordinates(Q)).sum(), atol=1e-9)
     close(m.hilbert_norm(P), m.dist(P, E), atol=1e-9)
+
+
+@pytest.mark.parametrize("name", LEARNED)
+def test_single_precision_parameters_cost_double_precision_data_no_digits(name: str) -> None:
+    m = learned_metric(name, 4, dtype=torch.float32)
+    P, Q = spd(5, seed=1), spd(5, seed=2)
+    close(m.unchart(m.chart(P)), P, rtol=1e-12, atol=1e-12)
+    close(m.exp(P, m.log(P, Q)), Q, rtol=1e-12, atol=1e-11)
+    for grad in torch.autograd.grad(m.dist(P, Q).sum(), list(m.parameters())):
+        assert grad.dtype == torch.float32
+
+
+@pytest.mark.parametrize("name", ["lem", "alem", "sinh", "rank", "gap"])
+def test_the_two_parameters_of_the_inner_product_reach_every_metric_that_has_them(name: str) -> None:
+    plain, m = (geometry.metric(name, n=4, **ab).double() for ab in ({}, {"a": 2.0, "b": 0.5}))
+    P, Q = spd(seed=1), spd(seed=2)
+    D = plain.chart(P) - plain.chart(Q)
+    close(m.dist2(P, Q), 2 * (D * D).sum() + 0.5 * D.trace() ** 2)
+
+
+@pytest.mark.parametrize("bad", [[0.0, 0.0, 0.0], [1.0, -2.0, 1.0], [1.0, torch.nan, 1.0]])
+def test_weights_that_are_none_are_refused(name: str, bad: list[float]) -> None:
+    m, X = learned_metric(name, 4), spd(2, 3)
+    weights = torch.tensor([[1.0, 1.0, 1.0], bad], dtype=X.dtype)
+    for operation in (m.mean, lambda X, w: m.variance(X, weights=w)):
+        with pytest.raises(linalg.InvalidMatrixError, match=r"the weights of mean 1 are"):
+            operation(X, weights)
+    with pytest.raises(linalg.InvalidMatrixError, match=r"matrices \(..., N, n, n\) to average"):
+        m.mean(X[0, :0])
+
+
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [
+        (torch.ones(4), "square"),
+        (torch.ones(3, 4), "square"),
+        (torch.eye(4).int(), "float32 or float64"),
+        (torch.eye(4).half(), "float32 or float64"),
+        (torch.eye(4).to(torch.complex128), "float32 or float64"),
+        (torch.full((4, 4), torch.nan), "NaN"),
+        (-torch.eye(4), "not positive definite"),
+    ],
+    ids=["vector", "oblong", "integers", "half", "complex", "nan", "negative"],
+)
+def test_bad_input_is_named(name: str, bad: Tensor, says: str) -> None:
+    m = geometry.metric(name, n=4)
+    with pytest.raises(linalg.InvalidMatrixError, match=says):
+        m.dist(bad, bad)
+    with pytest.raises(linalg.InvalidMatrixError, match="square" if bad.ndim == 1 else says):
+        m.mean(bad.expand(2, *bad.shape))
+
+
+@pytest.mark.parametrize("name", ["alem", "alcm", "rank"])
+def test_matrices_of_another_size_are_refused(name: str) -> None:
+    for n in (1, 3):
+        with pytest.raises(linalg.InvalidMatrixError, match=f"made for n = {n}"):
+            geometry.metric(name, n=n).dist(spd(), spd())
+
+
+def test_metrics_can_be_copied_and_pickled(name: str) -> None:
+    m, P, Q = learned_metric(name, 4), spd(seed=1), spd(seed=2)
+    for other in (copy.deepcopy(m), pickle.loads(pickle.dumps(m))):
+        assert torch.equal(other.dist(P, Q), m.dist(P, Q))
 
 
 def test_repr_and_state_dict_round_trip(name: str) -> None:

@@ -221,3 +221,15 @@ def test_jacobian_with_vmap_over_the_gradient_alone(m: geometry.Metric) -> None:
     X = spd(3, n=2)
     J = torch.func.jacrev(m.mean)(X)
     torch.testing.assert_close(J, torch.autograd.functional.jacobian(m.mean, X))
+
+
+@pytest.mark.parametrize("condition", [1e10, 1e12])
+@pytest.mark.parametrize("seed", range(3))
+def test_one_ill_conditioned_member_is_no_obstacle(m, name, condition, seed):
+    """Rounding then sits in that member, and is what the tolerance allows."""
+    X = torch.stack(
+        [conditioned(4, condition, seed), *(conditioned(4, 10.0, 10 + seed + k) for k in range(5))]
+    )
+    w = torch.ones(6, dtype=torch.float64)
+    error = distance_to_the_mean(name, m.mean(X), X, w)
+    assert error < torch.finfo(torch.float64).eps * 10 * condition

@@ -91,6 +91,22 @@ def test_exp_uses_the_rank_of_its_base_point() -> None:
     torch.testing.assert_close(m.exp(P, m.log(P, m.exp(P, 0.01 * V))), m.exp(P, 0.01 * V))
 
 
+def test_a_geodesic_starts_at_its_base_point() -> None:
+    m, P, Q = alem(torch.tensor([2.0, 1.0], dtype=torch.float64)), diag(1.0, 1.5), diag(1.1, 1.4)
+    torch.testing.assert_close(m.geodesic(P, Q, 0.0), P)
+
+
+def test_exact_ties_are_judged_against_the_largest_eigenvalue() -> None:
+    """Two eigenvalues a millionth apart are not resolved beside one 1e12 times as large."""
+    close, factors = [1e-12, 1e-12 * (1 + 1e-6)], torch.tensor([1.0, 1.5, 2.0], dtype=torch.float64)
+    m = alem(factors, ties="exact")
+    apart = torch.diag(torch.tensor([*close, 1e-11], dtype=torch.float64)).requires_grad_()
+    torch.autograd.grad(m.chart(apart).sum(), apart)
+    beside = torch.diag(torch.tensor([*close, 1.0], dtype=torch.float64)).requires_grad_()
+    with pytest.raises(linalg.InvalidMatrixError, match="equal eigenvalues"):
+        torch.autograd.grad(m.chart(beside).sum(), beside)
+
+
 def test_the_warning_comes_once_and_can_be_an_error() -> None:
     m, X = alem(A), sym(20, n=4)
     with pytest.warns(NotADiffeomorphismWarning, match=r"for [1-9]\d* of 20 matrices none exists"):

@@ -65,6 +65,14 @@ def test_indefinite_and_singular_are_told_apart() -> None:
         check_spd(torch.zeros(2, 3, 3))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_edge_of_definiteness(dtype: torch.dtype) -> None:
+    margin = 2 * torch.finfo(dtype).eps
+    check_spd(torch.diag(torch.tensor([1.0, 3 * margin], dtype=dtype)))
+    with pytest.raises(NotPositiveDefiniteError, match="singular"):
+        check_spd(torch.diag(torch.tensor([1.0, margin / 2], dtype=dtype)))
+
+
 def test_the_scale_of_the_data_does_not_matter() -> None:
     check_spd(1e-30 * spd(3))
     check_spd(1e30 * spd(3))

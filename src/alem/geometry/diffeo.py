@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from alem import linalg
-from alem.linalg import Chain, SpectralMap
+from alem.linalg import Chain, InvalidMatrixError, SpectralMap
 
 SpectralFunction = tuple[SpectralMap, tuple[Tensor, ...]]
 
@@ -75,6 +75,8 @@ class Diffeo(nn.Module, ABC):
 class SpectralChart(Diffeo):
     """φ(P) = U diag(φ(σ)) Uᵀ: a chart that is a function of the spectrum and its inverse another."""
 
+    n: int | None = None  # the size of matrices, where there is a parameter for each dimension
+
     @abstractmethod
     def function(self) -> SpectralFunction:
         """φ as a spectral map with its parameters."""
@@ -84,31 +86,36 @@ class SpectralChart(Diffeo):
         """φ⁻¹ as a spectral map with its parameters."""
 
     def chart(self, P: Tensor) -> Tensor:
-        return linalg.spectral(P, *_in_dtype(P, self.function()))
+        return linalg.spectral(P, *self._at(P, self.function()))
 
     def unchart(self, X: Tensor, branch: Tensor | None = None) -> Tensor:
-        return linalg.spectral(X, *_in_dtype(X, self.inverse(branch)))
+        return linalg.spectral(X, *self._at(X, self.inverse(branch)))
 
     def pushforward(self, P: Tensor, V: Tensor) -> Tensor:
         return self.jet(P, V)[1]
 
     def pullback(self, X: Tensor, W: Tensor) -> Tensor:
-        return linalg.pushforward(X, W, *_in_dtype(X, self.inverse()))
+        return linalg.pushforward(X, W, *self._at(X, self.inverse()))
 
     def jet(self, P: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
-        return linalg.jet(P, V, *_in_dtype(P, self.function()))
+        return linalg.jet(P, V, *self._at(P, self.function()))
 
     def solve(self, P: Tensor, W: Tensor) -> Tensor:
-        return linalg.solve_pushforward(P, W, *_in_dtype(P, self.function()))
+        return linalg.solve_pushforward(P, W, *self._at(P, self.function()))
 
     def displacement(self, P: Tensor, Y: Tensor) -> Tensor:
-        return linalg.displacement(P, Y, *_in_dtype(P, self.function()))
+        return linalg.displacement(P, Y, *self._at(P, self.function()))
+
+    def _at(self, X: Tensor, function: SpectralFunction) -> tuple[Any, ...]:
+        """The map and its parameters, computed in double, in the dtype of X, which the result keeps."""
+        phi, parameters = function
+        _require_size(X, self.n)
+        return (phi, *(p.to(X.dtype) for p in parameters))
 
 
-def _in_dtype(X: Tensor, function: SpectralFunction) -> tuple[Any, ...]:
-    """The map and its parameters in the dtype of the matrices, whose dtype the result then keeps."""
-    phi, parameters = function
-    return (phi, *(p.to(X.dtype) for p in parameters))
+def _require_size(X: Tensor, n: int | None) -> None:
+    if n is not None and X.shape[-1] != n:
+        raise InvalidMatrixError(f"a metric made for n = {n} was given matrices of shape {tuple(X.shape)}")
 
 
 class MatrixLog(SpectralChart):
@@ -155,7 +162,8 @@ class AdaptiveCholeskyLog(CholeskyLog):
         self.theta = nn.Parameter(torch.zeros(n))
 
     def _stretch(self, Z: Tensor, sign: float) -> Tensor:
-        factor = torch.exp(sign * self.theta).to(Z.dtype)
+        _require_size(Z, self.theta.numel())
+        factor = torch.exp(sign * self.theta.to(Z.dtype))
         diagonal = Z.diagonal(dim1=-2, dim2=-1)
         return Z.tril(-1) + torch.diag_embed(factor * diagonal)
 
@@ -183,10 +191,10 @@ class SinhArcsinhLog(SpectralChart):
         self.theta = nn.Parameter(torch.zeros(3))
 
     def function(self) -> SpectralFunction:
-        return _SINH_LOG, self.theta.exp().unbind()
+        return _SINH_LOG, self.theta.double().exp().unbind()
 
     def inverse(self, branch: Tensor | None = None) -> SpectralFunction:
-        return _EXP_SINH, linalg.SINH_ARCSINH.inverse_parameters(*self.theta.exp().unbind())
+        return _EXP_SINH, linalg.SINH_ARCSINH.inverse_parameters(*self.theta.double().exp().unbind())
 
 
 class RankIncrementLog(SpectralChart):
@@ -198,13 +206,14 @@ class RankIncrementLog(SpectralChart):
 
     def __init__(self, n: int) -> None:
         super().__init__()
+        self.n = n
         self.theta = nn.Parameter(torch.zeros(n))
 
     def function(self) -> SpectralFunction:
-        return _INCREMENT_LOG, (self.theta.exp(),)
+        return _INCREMENT_LOG, (self.theta.double().exp(),)
 
     def inverse(self, branch: Tensor | None = None) -> SpectralFunction:
-        return _EXP_INCREMENT, ((-self.theta).exp(),)
+        return _EXP_INCREMENT, ((-self.theta.double()).exp(),)
 
 
 class GapLog(SpectralChart):
@@ -226,9 +235,10 @@ class GapLog(SpectralChart):
         self.log_width = nn.Parameter(torch.linspace(0.0, 2.0, widths))
 
     def _parameters_of_map(self) -> tuple[Tensor, Tensor, Tensor]:
-        c = self.theta[0].exp()
-        v = c / self.log_width.numel() * torch.expm1(self.STEP_SIZE * self.theta[1:])
-        return c, v, self.log_width.exp()
+        theta, log_width = self.theta.double(), self.log_width.double()
+        c = theta[0].exp()
+        v = c / log_width.numel() * torch.expm1(self.STEP_SIZE * theta[1:])
+        return c, v, log_width.exp()
 
     def function(self) -> SpectralFunction:
         return _GAP_LOG, self._parameters_of_map()

@@ -30,8 +30,8 @@ from alem.linalg.autograd import opaque
 from alem.linalg.errors import (
     ConvergenceError,
     InvalidMatrixError,
-    can_inspect,
     matrix_name,
+    require_square,
     worst_index,
 )
 
@@ -94,10 +94,7 @@ def frechet_mean(equation: Equation, X: Tensor, weights: Tensor | None = None) -
 
     Shapes: SPD `(..., N, n, n)` and weights `(..., N)`, broadcast, to `(..., n, n)`.
     """
-    if X.ndim < 3 or X.shape[-3] == 0:
-        raise InvalidMatrixError(f"expected matrices (..., N, n, n) to average, got {tuple(X.shape)}")
-    if weights is not None and can_inspect(weights):
-        _require_weights(weights)
+    require_square(X)
     Y = X.double()
     w = normalized_weights(Y, weights)
     Y = Y.expand(*w.shape, *X.shape[-2:])
@@ -116,18 +113,6 @@ def frechet_mean(equation: Equation, X: Tensor, weights: Tensor | None = None) -
     V = solve_hessian(g, *frozen)
     M = linalg.unwhiten(R @ half, torch.eye(V.shape[-1], dtype=V.dtype, device=V.device) + V)
     return M.to(X.dtype)
-
-
-def _require_weights(weights: Tensor) -> None:
-    w = weights.detach()
-    bad = ~((w >= 0) & w.isfinite()).all(-1) | (w.sum(-1) <= 0)
-    if bool(bad.any()):
-        index = worst_index(bad.double())
-        raise InvalidMatrixError(
-            f"the weights of {matrix_name(index).replace('matrix', 'mean')} are "
-            f"{w[index].tolist()}; weights must be finite, not negative and not all zero",
-            index,
-        )
 
 
 def _residual(equation: Equation, Y: Tensor, w: Tensor, S: Tensor | None) -> Tensor:
@@ -224,7 +209,8 @@ def _evaluate(equation: Equation, R: Tensor, X: Tensor, w: Tensor) -> _State:
     V = torch.nan_to_num(conjugate_gradients(g, U, Q, w, _LOOSE)[0])
     V = V / (V.norm(dim=(-2, -1), keepdim=True) / _LONGEST_STEP).clamp(min=1.0)
     objective = equation.objective(y, w, R)
-    tolerance2 = _tolerance2(R) * (1.0 if offset is None else offset.sum(-1))
+    tolerance2 = _tolerance2(R)
+    tolerance2 = tolerance2.maximum(_rounding2(y)) if offset is None else tolerance2 * offset.sum(-1)
     return _State(R, g, V, U, Q, objective, (g * V).sum((-2, -1)), tolerance2)
 
 
@@ -234,6 +220,12 @@ def _tolerance2(R: Tensor) -> Tensor:
     m = linalg.eigvalsh(linalg.symmetrize(R.mT @ R))
     condition = (m[..., -1] / m[..., 0]).abs()
     return (100 * eps * condition).square().clamp(min=eps, max=_LOOSEST**2)
+
+
+def _rounding2(y: Tensor) -> Tensor:
+    """The square of what one rounding does to the logarithm of the worst-conditioned Y."""
+    condition = (y[..., -1] / y[..., 0]).abs().amax(-1)
+    return (torch.finfo(y.dtype).eps * condition).square().clamp(max=_LOOSEST**2)
 
 
 def _where(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:

@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
+from alem.linalg.errors import InvalidMatrixError, can_inspect, matrix_name, worst_index
+
 
 class Metric(nn.Module, ABC):
     """A Riemannian metric on the symmetric positive definite matrices.
@@ -103,7 +105,23 @@ def time_like(t: float | Tensor, P: Tensor) -> Tensor:
 
 def normalized_weights(X: Tensor, weights: Tensor | None) -> Tensor:
     """Weights `(..., N)` that sum to one over the matrices of X `(..., N, n, n)`."""
+    if X.ndim < 3 or X.shape[-3] == 0:
+        raise InvalidMatrixError(f"expected matrices (..., N, n, n) to average, got shape {tuple(X.shape)}")
     if weights is None:
         return X.new_full(X.shape[:-2], 1.0 / X.shape[-3])
+    if can_inspect(weights):
+        _require_weights(weights.detach())
     weights = weights.to(X.dtype).expand(*torch.broadcast_shapes(weights.shape, X.shape[:-2]))
     return weights / weights.sum(-1, keepdim=True)
+
+
+def _require_weights(w: Tensor) -> None:
+    bad = ~((w >= 0) & w.isfinite()).all(-1) | (w.sum(-1) <= 0)
+    if bool(bad.any()):
+        index = worst_index(bad.double())
+        which = matrix_name(index).replace("matrix", "mean")
+        raise InvalidMatrixError(
+            f"the weights of {which} are {w[index].tolist()}; they must be finite, not negative and not "
+            "all zero",
+            index,
+        )

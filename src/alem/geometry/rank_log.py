@@ -28,8 +28,9 @@ class RankLog(SpectralChart):
     logarithm. For unequal A_i it jumps where eigenvalues meet, takes some pairs of matrices to one,
     and misses others. :meth:`branch` remembers the order of A_i ln σ_i, with which ``unchart`` finds
     the way back; without it ``unchart`` is the paper's formula, exact where :meth:`in_chart`
-    says so. ``ties`` is the derivative's policy at repeated eigenvalues:
-    see :class:`alem.linalg.RankScale`.
+    says so. ``log`` and ``transport`` use the differential at a point, which is singular where two of the
+    A_i ln σ_i meet. ``ties`` is the derivative's policy at repeated eigenvalues: see
+    :class:`alem.linalg.RankScale`.
 
     What the paper leaves open: the base of ``"relu"`` is max(10⁻⁶, α), and 1 + 10⁻⁶ where that is
     exactly 1; signs of A and B are free; a multiplier that is zero or not finite is an error.
@@ -43,10 +44,10 @@ class RankLog(SpectralChart):
         if rule not in self.RULES:
             raise ValueError(f"rule must be one of {', '.join(self.RULES)}, got {rule!r}")
         start = {"mul": 1.0, "div": 1.0, "relu": math.e, "exp": 0.0}[rule]
-        self.rule, self.ties = rule, ties
+        self.n, self.rule, self.ties = n, rule, ties
         self.weight = nn.Parameter(torch.full((n,), start))
-        scale = linalg.RankScale(ties)
-        self._log, self._exp = Chain(scale, linalg.LOG), Chain(linalg.EXP, scale)
+        self._log = Chain(linalg.RankScale(ties, of_logarithms=True), linalg.LOG)
+        self._exp = Chain(linalg.EXP, linalg.RankScale(ties))
         self._warned = False
 
     def extra_repr(self) -> str:
@@ -66,13 +67,14 @@ class RankLog(SpectralChart):
         return A
 
     def _multipliers(self) -> Tensor:
+        weight = self.weight.double()
         if self.rule == "mul":
-            return self.weight
+            return weight
         if self.rule == "div":
-            return 1 / self.weight
+            return 1 / weight
         if self.rule == "exp":
-            return self.weight.exp()
-        base = self.weight.clamp(min=self.SMALLEST_BASE)
+            return weight.exp()
+        base = weight.clamp(min=self.SMALLEST_BASE)
         return 1 / torch.where(base == 1, 1 + self.SMALLEST_BASE, base).log()
 
     @property

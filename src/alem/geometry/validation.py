@@ -11,6 +11,7 @@ from alem.linalg.errors import (
     NotPositiveDefiniteError,
     matrix_name,
     require_finite,
+    require_square,
     worst_index,
 )
 
@@ -22,12 +23,9 @@ def check_spd(X: Tensor) -> Tensor:
     float32 or float64, finite, symmetric to √eps of their largest entry, and positive definite by
     more than rounding: the smallest eigenvalue above n·eps of the largest.
     """
-    if not isinstance(X, Tensor):
-        raise InvalidMatrixError(f"expected a torch tensor, got {type(X).__name__}; use torch.as_tensor")
-    if X.ndim < 2 or X.shape[-1] != X.shape[-2] or X.shape[-1] == 0:
-        raise InvalidMatrixError(f"expected square matrices (..., n, n), got shape {tuple(X.shape)}")
-    if X.dtype not in (torch.float32, torch.float64):
-        raise InvalidMatrixError(f"expected float32 or float64, got {X.dtype}; convert with X.double()")
+    require_square(X)
+    if X.shape[-1] == 0:
+        raise InvalidMatrixError(f"expected matrices of size 1 at least, got shape {tuple(X.shape)}")
     X_ = X.detach()
     require_finite(X_)
     _refuse_asymmetric(X_)

@@ -29,7 +29,17 @@ class _ThirdDerivative(Function):
 
     @staticmethod
     def backward(ctx: Any, G: Tensor) -> tuple[Tensor | None, ...]:
-        raise NotImplementedError("spectral functions have derivatives of order one and two only")
+        raise NotImplementedError(_NO_THIRD)
+
+    @staticmethod
+    def jvp(ctx: Any, *_: Tensor | None) -> Tensor:
+        raise NotImplementedError(_NO_THIRD)
+
+
+_NO_THIRD = (
+    "spectral functions have derivatives of order one and two only; exp, log, inner and transport of a "
+    "metric contain the first already"
+)
 
 
 def last_derivatives(

@@ -15,14 +15,14 @@ from torch import Tensor
 
 from alem.linalg.eigh import eigvalsh
 from alem.linalg.errors import (
-    InvalidMatrixError,
     NotPositiveDefiniteError,
     can_inspect,
     matrix_name,
     require_finite,
+    require_square,
     worst_index,
 )
-from alem.linalg.vectorize import require_square, symmetrize
+from alem.linalg.vectorize import symmetrize
 
 
 def cholesky(X: Tensor) -> Tensor:
@@ -35,8 +35,6 @@ def cholesky(X: Tensor) -> Tensor:
     gradient, are NaN.
     """
     require_square(X)
-    if X.dtype not in (torch.float32, torch.float64):
-        raise InvalidMatrixError(f"no Cholesky factorisation in {X.dtype}; convert to float32 or float64")
     S = symmetrize(X)
     L: Tensor
     L, info = torch.linalg.cholesky_ex(S)
@@ -121,6 +119,7 @@ def whiten(L: Tensor, Q: Tensor) -> Tensor:
 
     Shapes: two of ``(..., n, n)``, broadcast, to symmetric ``(..., n, n)``.
     """
+    require_square(Q)
     half = torch.linalg.solve_triangular(L, Q, upper=False)
     return symmetrize(torch.linalg.solve_triangular(L, half.mT, upper=False))
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from alem.linalg.errors import InvalidMatrixError, can_inspect, matrix_name, worst_index
-from alem.linalg.vectorize import require_square, symmetrize
+from alem.linalg.errors import InvalidMatrixError, can_inspect, matrix_name, require_square, worst_index
+from alem.linalg.vectorize import symmetrize
 
 
 def covariance(
@@ -137,6 +137,8 @@ def _centred_moment(x: Tensor, assume_centered: bool) -> tuple[Tensor, Tensor]:
 
 
 def _require_signal(x: Tensor, assume_centered: bool) -> None:
+    if not isinstance(x, Tensor):
+        raise InvalidMatrixError(f"expected a torch tensor, got {type(x).__name__}; use torch.as_tensor")
     if x.dtype not in (torch.float32, torch.float64):
         raise InvalidMatrixError(
             f"a covariance needs float32 or float64, got {x.dtype}; convert with x.float() or x.double()"

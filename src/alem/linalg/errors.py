@@ -63,3 +63,30 @@ def require_finite(X: Tensor) -> None:
             "infinite; find where they were made, or drop the matrix",
             index,
         )
+
+
+def require_square(X: Tensor) -> None:
+    """Raise InvalidMatrixError unless X is a float32 or float64 tensor of square matrices."""
+    if not isinstance(X, Tensor):
+        raise InvalidMatrixError(f"expected a torch tensor, got {type(X).__name__}; use torch.as_tensor")
+    if X.ndim < 2 or X.shape[-1] != X.shape[-2]:
+        raise InvalidMatrixError(
+            f"expected square matrices (..., n, n), got shape {tuple(X.shape)}; signals "
+            "(..., channels, samples) become matrices through covariance()"
+        )
+    if X.dtype not in (torch.float32, torch.float64):
+        raise InvalidMatrixError(f"expected float32 or float64, got {X.dtype}; convert with X.double()")
+
+
+def require_positive(x: Tensor) -> None:
+    """Raise NotPositiveDefiniteError unless all eigenvalues x `(..., n)`, ascending, are positive."""
+    smallest = x[..., 0] if x.shape[-1] else x.new_ones(())
+    if smallest.numel() and not bool((smallest > 0).all()):
+        index = worst_index(-smallest)
+        least, most = float(smallest[index]), float(x[index][-1])
+        raise NotPositiveDefiniteError(
+            f"{matrix_name(index)} of a batch of shape {tuple(x.shape[:-1])} is not positive definite: its "
+            f"smallest eigenvalue is {least:.3g} and its largest {most:.3g}; add a multiple of the "
+            "identity, or clamp the eigenvalues",
+            index,
+        )

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from alem.linalg.autograd import Function, apply
 from alem.linalg.eigh import eigh
+from alem.linalg.errors import can_inspect, require_positive, require_square
 from alem.linalg.spectral import rotate
 from alem.linalg.vectorize import symmetrize
 
@@ -30,8 +31,11 @@ def lyapunov(P: Tensor, C: Tensor, frame: tuple[Tensor, Tensor] | None = None) -
     ``frame`` is the decomposition ``eigh(P)`` where it is known already; no gradient goes through
     it, and none is lost. Shapes: two of ``(..., n, n)``, broadcast, to ``(..., n, n)``.
     """
+    require_square(P)
     P = symmetrize(P)
     p, U = eigh(P.detach()) if frame is None else frame
+    if can_inspect(p):
+        require_positive(p)
     shape = torch.broadcast_shapes(P.shape, C.shape)
     return apply(_Lyapunov, C.expand(shape), P.expand(shape), p.detach(), U.detach())
 

@@ -34,17 +34,20 @@ class RankScale(SpectralMap):
     differ, the value jumps and no derivative is right. ``ties`` says what is done there:
 
     - ``"exact"``: the exact derivative; an error (NaN in compiled graphs and on accelerators) where
-      two values with unequal factors are closer than a hundred roundings of the largest;
+      two values with unequal factors are closer than rounding resolves;
     - ``"broadened"``: 1/g is replaced by g/(g² + δ²), δ the larger of 1e-4 and that distance. It is
       biased, by 1 % at g = 10δ and 50 % at g = δ, and always finite.
+
+    Rounding resolves a hundred eps of the largest eigenvalue; ``of_logarithms`` says that the t are
+    logarithms of the eigenvalues, so that in t this is a hundred eps · exp(t_max − t).
     """
 
     n_parameters = 1
 
-    def __init__(self, ties: str = "broadened") -> None:
+    def __init__(self, ties: str = "broadened", of_logarithms: bool = False) -> None:
         if ties not in ("exact", "broadened"):
             raise ValueError(f"ties must be 'exact' or 'broadened', got {ties!r}")
-        self.ties = ties
+        self.ties, self.of_logarithms = ties, of_logarithms
 
     def values(self, x: Tensor, a: Tensor) -> Tensor:  # type: ignore[override]
         return a * x
@@ -86,9 +89,13 @@ class RankScale(SpectralMap):
         delta = self._unresolved(x).clamp(min=1e-4)
         return gaps / (gaps * gaps + delta * delta)
 
-    @staticmethod
-    def _unresolved(x: Tensor) -> Tensor:
-        largest = x.detach().abs().amax(-1)[..., None, None]
+    def _unresolved(self, x: Tensor) -> Tensor:
+        x = x.detach()
+        if self.of_logarithms:
+            mean = (x[..., :, None] + x[..., None, :]) / 2
+            largest = torch.exp(x.amax(-1)[..., None, None] - mean)
+        else:
+            largest = x.abs().amax(-1)[..., None, None]
         return UNRESOLVED * torch.finfo(x.dtype).eps * largest
 
     def _require_resolved(self, x: Tensor, gaps: Tensor, unequal: Tensor) -> None:

@@ -29,13 +29,14 @@ from torch import Tensor
 
 from alem.linalg.autograd import Function, apply, last_derivatives, zeros_for_none
 from alem.linalg.eigh import eigh
-from alem.linalg.errors import NotPositiveDefiniteError, can_inspect, matrix_name, worst_index
+from alem.linalg.errors import can_inspect, require_positive, require_square
 from alem.linalg.spectral_map import SpectralMap, differences
 from alem.linalg.vectorize import symmetrize
 
 
 def spectral(X: Tensor, phi: SpectralMap, *parameters: Tensor) -> Tensor:
     """F(X) = U diag(φ(λ)) Uᵀ for symmetric X `(..., n, n)`; X is symmetrised first."""
+    require_square(X)
     return apply(_Spectral, phi, X, *parameters)[0]
 
 
@@ -72,6 +73,8 @@ def _with_derivative(
     mode: str,
     relative: bool = False,
 ) -> tuple[Tensor, Tensor]:
+    require_square(X)
+    require_square(V)
     Y, x, U = apply(_Spectral, phi, X, *parameters)
     if relative:
         V = V - Y
@@ -95,7 +98,7 @@ class _Spectral(Function):
     def forward(phi: SpectralMap, X: Tensor, *parameters: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x, U = eigh(symmetrize(X))
         if phi.positive and can_inspect(x):
-            _require_positive(x)
+            require_positive(x)
         return _recompose(U, phi.values(x, *parameters)), x, U
 
     @staticmethod
@@ -265,15 +268,3 @@ class _ParameterGradient(Function):
 _Spectral.eager = _SpectralWithForwardMode
 _Derivative.eager = _DerivativeWithForwardMode
 _ParameterGradient.eager = _ParameterGradient
-
-
-def _require_positive(x: Tensor) -> None:
-    smallest = x[..., 0] if x.shape[-1] else x.new_ones(())
-    if smallest.numel() and not bool((smallest > 0).all()):
-        index = worst_index(-smallest)
-        raise NotPositiveDefiniteError(
-            f"{matrix_name(index)} of a batch of shape {tuple(x.shape[:-1])} is not positive "
-            f"definite: its smallest eigenvalue is {float(smallest[index]):.3g} and its largest "
-            f"{float(x[index][-1]):.3g}; add a multiple of the identity, or clamp the eigenvalues",
-            index,
-        )

@@ -13,22 +13,9 @@ import math
 import torch
 from torch import Tensor
 
-from alem.linalg.errors import InvalidMatrixError
+from alem.linalg.errors import InvalidMatrixError, require_square
 
 SQRT2 = math.sqrt(2.0)
-
-
-def require_square(X: Tensor) -> None:
-    """Raise ``InvalidMatrixError`` unless ``X`` is a floating-point tensor ``(..., n, n)``."""
-    if X.ndim < 2 or X.shape[-1] != X.shape[-2]:
-        raise InvalidMatrixError(
-            f"expected square matrices (..., n, n), got shape {tuple(X.shape)}; "
-            "signals (..., channels, samples) become matrices through covariance()"
-        )
-    if not X.dtype.is_floating_point:
-        raise InvalidMatrixError(
-            f"expected a real floating-point dtype, got {X.dtype}; convert with X.double()"
-        )
 
 
 def symmetrize(X: Tensor) -> Tensor:
