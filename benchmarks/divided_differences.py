@@ -372,7 +372,7 @@ SECOND_DIFFERENCES = [
     ),
     SecondDifference(
         "sqrt",
-        (450, 70),
+        (8, 8),
         SQRT.divided2,
         mp.sqrt,
         lambda x: 1 / (2 * mp.sqrt(x)),
@@ -381,7 +381,7 @@ SECOND_DIFFERENCES = [
     ),
     SecondDifference(
         "inverse sqrt",
-        (220, 40),
+        (8, 8),
         INVERSE_SQRT.divided2,
         lambda x: 1 / mp.sqrt(x),
         lambda x: -1 / (2 * x * mp.sqrt(x)),
@@ -413,9 +413,9 @@ SECOND = """
 The maps of a whole spectrum stand for their K_ij. That of the rank scale can vanish; its error is
 then relative to the mean factor times log[x, y].
 
-Second divided differences, which only second derivatives use, are a quotient of first ones where the
-arguments are apart and a quadrature where they are close. The worst lies where one gives way to the
-other. For sinh-arcsinh, whose second derivative has a zero, the error is relative to f′/(s + |t|)
+Second divided differences, which only second derivatives use, have a closed form for the two roots.
+The others are a quotient of first ones where the arguments are apart and a quadrature where they are
+close; the worst lies where one gives way to the other. For sinh-arcsinh, whose second derivative has a zero, the error is relative to f′/(s + |t|)
 there.
 
 | f[x, y, z] | bound float64 | bound float32 | float64 | float32 |

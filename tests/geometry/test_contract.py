@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.autograd import gradcheck
+from torch.autograd import gradcheck, gradgradcheck
 
 from alem import geometry, linalg
 
@@ -225,6 +225,26 @@ def test_gradcheck_at_ties(name: str, operation: str) -> None:
         return ALL[operation](m, P, Q, V)
 
     assert gradcheck(f, (P, Q, V, *parameters), fast_mode=slow, atol=1e-5, rtol=1e-3)
+
+
+CONTAIN_A_DERIVATIVE = ("inner", "norm", "exp", "log", "transport", "pushforward", "pullback")
+
+
+@pytest.mark.parametrize(("name", "operation"), CASES)
+def test_second_derivatives_are_right_or_refused(name: str, operation: str) -> None:
+    m = learned_metric(name, 3).requires_grad_(False)
+    P, Q = spd(n=3, seed=1).requires_grad_(), spd(n=3, seed=2).requires_grad_()
+    V = 0.1 * sym(n=3)
+
+    def f(P: Tensor, Q: Tensor) -> Tensor:
+        return ALL[operation](m, P, Q, V)
+
+    spectral = m.is_flat and isinstance(m.diffeo, geometry.SpectralChart)
+    if spectral and operation in CONTAIN_A_DERIVATIVE:
+        with pytest.raises(NotImplementedError, match="order one and two only"):
+            gradgradcheck(f, (P, Q), fast_mode=True)
+    else:
+        assert gradgradcheck(f, (P, Q), fast_mode=True, atol=1e-4)
 
 
 @pytest.mark.parametrize("operation", BATCH_OPERATIONS)
