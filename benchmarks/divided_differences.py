@@ -415,8 +415,8 @@ then relative to the mean factor times log[x, y].
 
 Second divided differences, which only second derivatives use, have a closed form for the two roots.
 The others are a quotient of first ones where the arguments are apart and a quadrature where they are
-close; the worst lies where one gives way to the other. For sinh-arcsinh, whose second derivative has a zero, the error is relative to f′/(s + |t|)
-there.
+close; the worst lies where one gives way to the other. For sinh-arcsinh, whose second derivative has
+a zero, the error is relative to f′/(s + |t|) there.
 
 | f[x, y, z] | bound float64 | bound float32 | float64 | float32 |
 |---|---:|---:|---:|---:|
