@@ -11,21 +11,6 @@ from tests.claims import library, paper
 from tests.claims.library import N, tensor
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
-@pytest.fixture(params=library.TRUE_METRICS)
-def metric(request):
-    return library.TRUE_METRICS[request.param]()
-
-
-@pytest.fixture
-def points(rng):
-    return tensor(*paper.random_spd(rng, N, (3,)))
-
-
 def same(a, b, tolerance=1e-9):
     torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
 

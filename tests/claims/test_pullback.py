@@ -13,21 +13,6 @@ from tests.claims.library import N, tensor
 
 
 @pytest.fixture
-def rng():
-    return np.random.default_rng(0)
-
-
-@pytest.fixture(params=library.TRUE_METRICS)
-def metric(request):
-    return library.TRUE_METRICS[request.param]()
-
-
-@pytest.fixture
-def points(rng):
-    return tensor(*paper.random_spd(rng, N, (3,)))
-
-
-@pytest.fixture
 def vector(rng):
     return tensor(paper.random_symmetric(rng, N))
 
