@@ -36,6 +36,25 @@ def test_distance_is_a_metric(name: str) -> None:
     close(m.dist2(P, Q), m.dist(P, Q) ** 2)
 
 
+# What d becomes when both points are multiplied by c.
+HOMOGENEITY = {"lem": 0.0, "lcm": None, "alem": 0.0, "rank": 0.0, "gap": 0.0, "aim": 0.0, "bwm": 0.5}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("scale", [1e-26, 1e30])
+@pytest.mark.parametrize("name", NAMES)
+def test_the_units_of_the_data_do_not_matter(name: str, scale: float, dtype: torch.dtype) -> None:
+    m = learned_metric(name, 4)
+    P, Q = spd(3, seed=1, dtype=dtype), spd(3, seed=2, dtype=dtype)
+    scaled = m.dist(scale * P, scale * Q)
+    assert torch.isfinite(scaled).all()
+    close(m.exp(scale * P, m.log(scale * P, scale * Q)) / scale, Q, rtol=5e-4, atol=5e-4)
+    power = HOMOGENEITY.get(name)
+    if power is not None:
+        expected = m.dist(P, Q) * scale**power
+        close(scaled, expected, rtol=1e-3 if dtype == torch.float32 else 1e-9, atol=0.0)
+
+
 def test_inner_is_a_positive_symmetric_form(name: str) -> None:
     m = learned_metric(name, 4)
     P, V, W = spd(5), sym(5, seed=1), sym(5, seed=2)

@@ -18,7 +18,7 @@ from alem.geometry import frechet
 from alem.geometry.bures_wasserstein_transport import transport_lift
 from alem.geometry.metric import Metric, time_like
 from alem.linalg.cholesky import is_positive_definite
-from alem.linalg.errors import InvalidMatrixError, can_inspect, matrix_name, worst_index
+from alem.linalg.errors import InvalidMatrixError, can_inspect, matrix_name, require_square, worst_index
 from alem.linalg.lyapunov import lyapunov
 
 
@@ -91,11 +91,24 @@ class BuresWasserstein(Metric):
         where P and Q are close; but Z² − G² = Lᵀ(Q − P)L, and so
 
             (Z + G) D + D (Z + G) = 2 Lᵀ(Q − P)L.
+
+        Both are first scaled to a trace of about 1: their product would leave the range of float32.
         """
+        require_square(P)
+        require_square(Q)
+        root = _root_of_scale(P.detach(), Q.detach())
+        P, Q = P / root**2, Q / root**2
         L = linalg.cholesky(P)
         Z = linalg.sqrt(L.mT @ Q @ L)
         D = lyapunov(Z + L.mT @ L, 2 * (L.mT @ linalg.symmetrize(Q - P) @ L))
-        return L, torch.linalg.solve_triangular(L.mT, D, upper=True)
+        return root * L, root * torch.linalg.solve_triangular(L.mT, D, upper=True)
+
+
+def _root_of_scale(P: Tensor, Q: Tensor) -> Tensor:
+    """About (tr P tr Q)^¼, a power of two, `(..., 1, 1)`; 1 where there is none."""
+    p, q = (A.diagonal(dim1=-2, dim2=-1).sum(-1).log2() for A in (P, Q))
+    log = torch.nan_to_num((p + q) / 4, nan=0.0, posinf=0.0, neginf=0.0).round()
+    return torch.exp2(log)[..., None, None]
 
 
 def _identity(S: Tensor) -> Tensor:
