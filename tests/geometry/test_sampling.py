@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from alem.geometry import check_spd, sample_log_normal, sample_wishart
+from alem.geometry import AffineInvariant, check_spd, sample_log_normal, sample_wishart
 
 from .conftest import FLAT, learned_metric, spd
 
@@ -24,6 +24,10 @@ def test_wishart_defaults_and_refusals() -> None:
     assert sample_wishart(n=2).dtype == torch.float32
     with pytest.raises(ValueError, match="singular"):
         sample_wishart(n=4, dof=3)
+    with pytest.raises(ValueError, match="must be 4×4"):
+        sample_wishart(n=4, scale=torch.eye(3))
+    with pytest.raises(TypeError, match="not AffineInvariant"):
+        sample_log_normal(AffineInvariant(), 3, mean=torch.eye(2))
 
 
 @pytest.mark.parametrize("name", FLAT)

@@ -106,7 +106,8 @@ def _log_whitened(L: Tensor, P: Tensor, Q: Tensor) -> Tensor:
     A = torch.where(near[..., None, None], Delta, Y)
     log = linalg.spectral(A, _SHIFTED_LOG, near.to(Y.dtype))
     if can_inspect(log) and not bool(log.isfinite().all()):
-        return linalg.log(Y)  # which says what is wrong with Q
+        linalg.cholesky(Q)  # says what is wrong with Q
+        return linalg.log(Y)
     return log
 
 

@@ -27,6 +27,10 @@ def sample_wishart(
     if dof < n:
         raise ValueError(f"with dof = {dof} < n = {n} every sample would be singular")
     if scale is not None:
+        if scale.shape[-2:] != (n, n):
+            raise ValueError(
+                f"the scale of {n}×{n} samples must be {n}×{n}, got shape {tuple(scale.shape)}"
+            )
         dtype, device = scale.dtype, scale.device
     G = torch.randn(*size, n, dof, generator=generator, dtype=dtype, device=device)
     W = G @ G.mT / dof
@@ -45,6 +49,8 @@ def sample_log_normal(
     φ(S) = φ(mean) + σ·E with E standard normal for the metric's inner product; the expected squared
     distance to ``mean`` is σ² n(n+1)/2.
     """
+    if not isinstance(metric, PullbackMetric):
+        raise TypeError(f"log-normal samples need a flat metric with a chart, not {type(metric).__name__}")
     centre = metric.coordinates(mean)
     noise = torch.randn(
         *size, centre.shape[-1], generator=generator, dtype=centre.dtype, device=centre.device
