@@ -314,3 +314,17 @@ def test_compiles_in_one_graph(name):
     assert_close(found, expected)
     for a, b in zip(torch.autograd.grad(found, inputs), torch.autograd.grad(expected, inputs), strict=True):
         assert_close(a, b)
+
+
+def test_the_general_second_derivative_carries_the_gaps():
+    """K_12 of unequal factors is their jump over the gap, which rounded logarithms know to ten digits."""
+    sigma = torch.tensor([2.0, 2.0 + 1e-9, 3.0], dtype=torch.float64)
+    t, a = sigma.log(), torch.tensor([1.0, 2.0, 1.5], dtype=torch.float64)
+    gaps = LOG.first(sigma, sigma[:, None] - sigma).loewner * (sigma[:, None] - sigma)
+    left, right = torch.zeros(3, 3).double(), torch.zeros(3, 3).double()
+    left[0, 1] = left[1, 0] = right[1, 2] = right[2, 1] = 1.0
+    K = RankScale("exact").first(t, gaps, a).loewner
+    expected = (K[0, 1] - K[1, 2]) / gaps[0, 2]
+    found = RankScale("exact").second(t, gaps, left, right, a)[0, 2]
+    torch.testing.assert_close(found, expected, rtol=1e-13, atol=0)
+    assert abs(float((t[1] - t[0]) / gaps[1, 0]) - 1) > 1e-11  # what the rounded logarithms would say

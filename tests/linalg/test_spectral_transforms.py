@@ -147,3 +147,18 @@ def test_compiles_with_gradients_for_the_parameters_only():
     compiled = torch.compile(f, fullgraph=True, backend="aot_eager")
     for a, b in zip(torch.autograd.grad(compiled(*p), p), torch.autograd.grad(f(*p), p), strict=True):
         assert_close(a, b)
+
+
+def test_a_tangent_in_the_parameters_is_not_differentiated_again_in_silence():
+    """Its decomposition is held fixed, so that a gradient in X would be zero, and wrong."""
+    X, p = random_spd(3), [torch.tensor(v, dtype=torch.float64) for v in (1.3, 0.7, 1.6)]
+    phi, one = Chain(SINH_ARCSINH, LOG), torch.ones((), dtype=torch.float64)
+
+    def tangent(X):
+        f = lambda delta: spectral(X, phi, p[0], delta, p[2]).sum()  # noqa: E731
+        return torch.func.jvp(f, (p[1],), (one,))[1]
+
+    assert torch.isfinite(tangent(X))
+    for differentiate in (torch.func.grad(tangent), torch.func.jacfwd(tangent)):
+        with pytest.raises(NotImplementedError, match="by reverse mode"):
+            differentiate(X)

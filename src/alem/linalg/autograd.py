@@ -37,14 +37,12 @@ class _ThirdDerivative(Function):
 
 
 _NO_THIRD = (
-    "spectral functions have derivatives of order one and two only; exp, log, inner and transport of a "
-    "metric contain the first already"
+    "spectral functions have derivatives of order one and two only (the second in their parameters by "
+    "reverse mode); exp, log, inner and transport of a metric contain the first already"
 )
 
 
-def last_derivatives(
-    grads: tuple[Tensor | None, ...], inputs: tuple[Tensor, ...]
-) -> tuple[Tensor | None, ...]:
+def last_derivatives(grads: tuple[Any, ...], inputs: tuple[Tensor, ...]) -> tuple[Any, ...]:
     """``grads`` as they are where nobody can differentiate them; else such that doing so raises."""
     if torch.compiler.is_compiling() or not torch.is_grad_enabled():
         return grads

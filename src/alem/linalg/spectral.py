@@ -136,7 +136,9 @@ class _SpectralWithForwardMode(_Spectral):
         if any(dot is not None for dot in parameters_dot):
             dots = zeros_for_none(parameters, parameters_dot)
             moved = torch.func.jvp(lambda *p: ctx.phi.values(x, *p), tuple(parameters), dots)[1]
-            Y_dot = Y_dot + _recompose(U, moved)
+            # x and U are constants here, so nothing may be differentiated further
+            (moved_Y,) = last_derivatives((_recompose(U, moved),), (X, *parameters))
+            Y_dot = Y_dot + moved_Y
         return Y_dot, None, None
 
 
@@ -226,9 +228,7 @@ class _DerivativeWithForwardMode(_Derivative):
             frame_dot = getattr(differential, mode)(turned - moved)
         else:
             frame_dot = getattr(differential, mode)(turned) + moved
-        (R_dot,) = last_derivatives((rotate(U, frame_dot),), (V, _X, *parameters))
-        assert R_dot is not None
-        return R_dot
+        return last_derivatives((rotate(U, frame_dot),), (V, _X, *parameters))[0]
 
 
 class _ParameterGradient(Function):

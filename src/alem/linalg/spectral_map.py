@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -86,11 +85,18 @@ class SpectralMap(ABC):
         [DFᵀ left, right], a skew matrix, it is N_ij/(x_i − x_j) off the diagonal and the plain
         derivative in x on it. Maps that are smooth at repeated eigenvalues override it.
         """
-        differential, vjp = _vjp_in_x(self, x, parameters)
+        differential = self.first(x, gaps, *parameters)
         turned = _commutator(differential.apply(right), left) + _commutator(
             differential.adjoint(left), right
         )
-        return turned * self.reciprocal_gaps(x, gaps) + torch.diag_embed(vjp(left, right))
+
+        def in_fixed_frame(y: Tensor) -> Tensor:
+            # gaps + differences(y − x): at y = x the gaps to all their digits
+            moved = self.first(y, gaps + differences(y - x), *parameters)
+            return (left * moved.apply(right)).sum()
+
+        diagonal = torch.func.grad(in_fixed_frame)(x)
+        return turned * self.reciprocal_gaps(x, gaps) + torch.diag_embed(diagonal)
 
     def reciprocal_gaps(self, x: Tensor, gaps: Tensor) -> Tensor:
         """1/(x_i − x_j), and 0 where the two are equal."""
@@ -100,20 +106,6 @@ class SpectralMap(ABC):
 
 def _commutator(A: Tensor, B: Tensor) -> Tensor:
     return A @ B - B @ A
-
-
-def _vjp_in_x(
-    phi: SpectralMap, x: Tensor, parameters: tuple[Tensor, ...]
-) -> tuple[Differential, Callable[[Tensor, Tensor], Tensor]]:
-    """The differential at x, and the gradient in x of ⟨left, DF[right]⟩ in a fixed frame."""
-
-    def contraction(y: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        return (left * phi.first(y, differences(y), *parameters).apply(right)).sum()
-
-    def gradient(left: Tensor, right: Tensor) -> Tensor:
-        return torch.func.grad(contraction)(x, left, right)
-
-    return phi.first(x, differences(x), *parameters), gradient
 
 
 def differences(x: Tensor) -> Tensor:
