@@ -17,6 +17,7 @@ from alem.linalg import (
     SQRT,
     Chain,
     Clamp,
+    Multiple,
     SpectralMap,
 )
 
@@ -79,6 +80,8 @@ MAPS = {
     "inverse sqrt": Case(INVERSE_SQRT),
     "power": Case(POWER, (0.7,)),
     "clamp": Case(Clamp(1.7)),
+    "logarithm to base 10": Case(Chain(Multiple(0.4342944819), LOG)),
+    "log of clamp": Case(Chain(LOG, Clamp(1.7))),
     "sinh-arcsinh of log": Case(Chain(SINH_ARCSINH, LOG), (1.2, 0.7, 0.9)),
     "exp of inverse sinh-arcsinh": Case(Chain(EXP, SINH_ARCSINH), _INVERSE),
 }

@@ -31,7 +31,7 @@ from tests.linalg.points import (
 cases = pytest.mark.parametrize("case", MAPS.values(), ids=MAPS.keys())
 points = pytest.mark.parametrize("point", POINTS)
 # clamp flattens: where an eigenvalue lies below the minimum its derivative has no inverse
-INVERTIBLE = {name: case for name, case in MAPS.items() if name != "clamp"}
+INVERTIBLE = {name: case for name, case in MAPS.items() if "clamp" not in name}
 invertible = pytest.mark.parametrize("case", INVERTIBLE.values(), ids=INVERTIBLE.keys())
 
 

@@ -46,6 +46,16 @@ def cholesky(X: Tensor) -> Tensor:
     return L * one.masked_fill(info != 0, torch.nan)[..., None, None]
 
 
+def try_cholesky(X: Tensor) -> tuple[Tensor, Tensor]:
+    """The Cholesky factor, and an integer that is 0 where there is one: no exception, no synchronisation.
+
+    Only the lower triangle is read; where there is no factor the result means nothing.
+    Shapes: ``(..., n, n)`` to ``(..., n, n)`` and ``(...)``.
+    """
+    L, info = torch.linalg.cholesky_ex(X)
+    return L, info
+
+
 def is_positive_definite(X: Tensor) -> Tensor:
     """Whether ``(X + Xᵀ)/2`` has a finite Cholesky factor, the cheapest certificate there is.
 

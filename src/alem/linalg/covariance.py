@@ -29,6 +29,17 @@ def covariance(
     Shapes: ``(..., channels, samples)`` to ``(..., channels, channels)``.
     """
     _require_signal(x, assume_centered)
+    require_estimator(shrinkage, loading)
+    centred, C = _centred_moment(x, assume_centered)
+    if isinstance(shrinkage, str):
+        C = shrink(C, _COEFFICIENTS[shrinkage](centred, C))
+    elif shrinkage is not None:
+        C = shrink(C, shrinkage)
+    return C + _scaled_identity(loading * _trace(C), C) if loading else C
+
+
+def require_estimator(shrinkage: float | str | None, loading: float) -> None:
+    """Raise ValueError unless :func:`covariance` knows these."""
     if loading < 0:
         raise ValueError(f"loading must not be negative, got {loading}")
     if isinstance(shrinkage, str):
@@ -39,13 +50,6 @@ def covariance(
             )
     elif shrinkage is not None and not 0 <= shrinkage <= 1:
         raise ValueError(f"shrinkage must lie in [0, 1], got {shrinkage}")
-
-    centred, C = _centred_moment(x, assume_centered)
-    if isinstance(shrinkage, str):
-        C = shrink(C, _COEFFICIENTS[shrinkage](centred, C))
-    elif shrinkage is not None:
-        C = shrink(C, shrinkage)
-    return C + _scaled_identity(loading * _trace(C), C) if loading else C
 
 
 def shrink(C: Tensor, coefficient: float | Tensor) -> Tensor:

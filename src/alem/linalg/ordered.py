@@ -43,6 +43,7 @@ class RankScale(SpectralMap):
     """
 
     n_parameters = 1
+    by_rank = True
 
     def __init__(self, ties: str = "broadened", of_logarithms: bool = False) -> None:
         if ties not in ("exact", "broadened"):
@@ -118,6 +119,8 @@ class RankIncrement(SpectralMap):
     """
 
     n_parameters = 1
+    by_rank = True
+    increasing = True
 
     def values(self, x: Tensor, c: Tensor) -> Tensor:  # type: ignore[override]
         steps = torch.cat([x[..., :1], x[..., 1:] - x[..., :-1]], -1)
@@ -156,6 +159,7 @@ class Gap(SpectralMap):
     """
 
     n_parameters = 3
+    increasing = True
 
     def values(self, x: Tensor, c: Tensor, v: Tensor, s: Tensor) -> Tensor:  # type: ignore[override]
         bend = (v * s * torch.tanh(differences(x)[..., None] / s)).sum(-1)
@@ -246,6 +250,7 @@ class InverseGap(SpectralMap):
     """The inverse of :class:`Gap`, with the same parameters."""
 
     n_parameters = 3
+    increasing = True
 
     def values(self, x: Tensor, c: Tensor, v: Tensor, s: Tensor) -> Tensor:  # type: ignore[override]
         """The t with φ(t) = x.

@@ -24,8 +24,9 @@ class _Elementary(ScalarMap):
         second: Callable[[Tensor, Tensor, Tensor], Tensor],
         width: Callable[[Tensor], Tensor],
         positive: bool = False,
+        increasing: bool = True,
     ) -> None:
-        self.name, self.positive = name, positive
+        self.name, self.positive, self.increasing = name, positive, increasing
         self._f, self._first, self._second, self._width = f, first, second, width
 
     def __repr__(self) -> str:
@@ -60,7 +61,13 @@ LOG = _Elementary("log", torch.log, divided.log, _log_second, _itself, positive=
 EXP = _Elementary("exp", torch.exp, divided.exp, _exp_second, torch.ones_like)
 SQRT = _Elementary("sqrt", torch.sqrt, divided.sqrt, divided.sqrt_second, _itself, positive=True)
 INVERSE_SQRT = _Elementary(
-    "inverse_sqrt", torch.rsqrt, divided.inverse_sqrt, divided.inverse_sqrt_second, _itself, positive=True
+    "inverse_sqrt",
+    torch.rsqrt,
+    divided.inverse_sqrt,
+    divided.inverse_sqrt_second,
+    _itself,
+    positive=True,
+    increasing=False,
 )
 
 
@@ -91,8 +98,36 @@ class Power(ScalarMap):
         return x / (1 + p[..., None].abs())
 
 
+class Multiple(ScalarMap):
+    """σ ↦ cσ with a fixed c > 0."""
+
+    increasing = True
+
+    def __init__(self, factor: float) -> None:
+        if not factor > 0:
+            raise ValueError(f"the factor must be positive, got {factor}")
+        self.factor = factor
+
+    def values(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return self.factor * x
+
+    def divided(self, x: Tensor, y: Tensor) -> Tensor:  # type: ignore[override]
+        return torch.full_like(x + y, self.factor)
+
+    def divided2(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:  # type: ignore[override]
+        return torch.zeros_like(x + y + z)
+
+    def width(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return torch.full_like(x, torch.inf)
+
+    def second(self, x: Tensor, gaps: Tensor, left: Tensor, right: Tensor) -> Tensor:  # type: ignore[override]
+        return torch.zeros_like(left * right)
+
+
 class Clamp(ScalarMap):
     """σ ↦ max(σ, m). At σ = m the derivative is 1, that of the identity."""
+
+    increasing = True
 
     def __init__(self, minimum: float) -> None:
         self.minimum = minimum
@@ -119,6 +154,7 @@ class SinhArcsinh(ScalarMap):
     """
 
     n_parameters = 3
+    increasing = True
 
     def values(self, x: Tensor, c: Tensor, delta: Tensor, s: Tensor) -> Tensor:  # type: ignore[override]
         return c * s * torch.sinh(delta * torch.asinh(x / s))

@@ -69,6 +69,8 @@ class SpectralMap(ABC):
 
     n_parameters: int = 0
     positive: bool = False  # whether φ is defined on positive eigenvalues only
+    increasing: bool = False  # whether φ keeps every spectrum in ascending order
+    by_rank: bool = False  # whether φ_i depends on the rank i, not only on the set of eigenvalues
 
     @abstractmethod
     def values(self, x: Tensor, *parameters: Tensor) -> Tensor:
@@ -206,9 +208,18 @@ class Chain(SpectralMap):
     """
 
     def __init__(self, outer: SpectralMap, inner: SpectralMap) -> None:
+        if not Chain.possible(outer, inner):
+            raise ValueError(f"{outer} goes by rank and {inner} does not keep the order of eigenvalues")
         self.outer, self.inner = outer, inner
         self.n_parameters = outer.n_parameters + inner.n_parameters
         self.positive = inner.positive
+        self.increasing = outer.increasing and inner.increasing
+        self.by_rank = outer.by_rank or inner.by_rank
+
+    @staticmethod
+    def possible(outer: SpectralMap, inner: SpectralMap) -> bool:
+        """Whether one decomposition serves both: what goes by rank needs its values in order."""
+        return inner.increasing or not outer.by_rank
 
     def _split(self, parameters: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         return parameters[: self.inner.n_parameters], parameters[self.inner.n_parameters :]
