@@ -10,6 +10,7 @@ from alem import geometry
 
 NAMES = tuple(geometry.METRICS)
 FLAT = tuple(name for name in NAMES if geometry.metric(name, n=2).is_flat)
+GROUPS = tuple(name for name in NAMES if geometry.metric(name, n=2).has_group)
 LEARNED = tuple(name for name in NAMES if list(geometry.metric(name, n=2).parameters()))
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from alem.geometry import AffineInvariant, Metric
+from alem.geometry import Metric
 
 from .conftest import NAMES, learned_metric, spd, sym
 from .test_contract import BATCH_OPERATIONS, CHART_OPERATIONS, GROUP_OPERATIONS, OPERATIONS
@@ -16,7 +16,7 @@ from .test_contract import BATCH_OPERATIONS, CHART_OPERATIONS, GROUP_OPERATIONS,
 
 def operations_of(m: Metric) -> list[Callable[..., Tensor]]:
     chosen = dict(OPERATIONS)
-    if m.is_flat or isinstance(m, AffineInvariant):
+    if m.has_group:
         chosen |= GROUP_OPERATIONS
     if m.is_flat:
         chosen |= CHART_OPERATIONS

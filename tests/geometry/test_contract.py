@@ -11,7 +11,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from alem import geometry
 
-from .conftest import FLAT, LEARNED, NAMES, learned_metric, spd, sym, tied
+from .conftest import FLAT, GROUPS, LEARNED, NAMES, learned_metric, spd, sym, tied
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-10}
 
@@ -175,6 +175,8 @@ GROUP_OPERATIONS = {
     "compose": lambda m, P, Q, V: m.compose(P, Q),
     "invert": lambda m, P, Q, V: m.invert(P),
     "scale": lambda m, P, Q, V: m.scale(P, 0.7),
+    "relative": lambda m, P, Q, V: m.relative(P, Q),
+    "place": lambda m, P, Q, V: m.place(P, m.relative(P, Q)),
 }
 CHART_OPERATIONS = {
     "chart": lambda m, P, Q, V: m.chart(P),
@@ -192,7 +194,7 @@ BATCH_OPERATIONS = {
 }
 CASES = (
     [(name, op) for name in NAMES for op in OPERATIONS]
-    + [(name, op) for name in (*FLAT, "aim") for op in GROUP_OPERATIONS]
+    + [(name, op) for name in GROUPS for op in GROUP_OPERATIONS]
     + [(name, op) for name in FLAT for op in CHART_OPERATIONS]
 )
 ALL = OPERATIONS | GROUP_OPERATIONS | CHART_OPERATIONS
@@ -346,6 +348,27 @@ def test_flat_metrics_form_a_vector_space_with_bi_invariant_distance(
     close(m.dist(m.compose(P, R), m.compose(Q, R)), m.dist(P, Q), rtol=1e-6, atol=1e-7)
     close(m.hilbert_inner(P, Q), (m.coordinates(P) * m.coordinates(Q)).sum(), atol=1e-9)
     close(m.hilbert_norm(P), m.dist(P, E), atol=1e-9)
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_relative_and_place_are_the_group_in_coordinates(name: str) -> None:
+    m = learned_metric(name, 4)
+    P, Q, T = spd(3, seed=1), spd(3, seed=2), 0.3 * sym(3)
+    T = T.tril() if name in ("lcm", "alcm") else T
+    E = torch.eye(4, dtype=P.dtype)
+    close(torch.linalg.matrix_norm(m.relative(P, Q)), m.dist(P, Q))
+    close(m.relative(P, m.place(P, T)), T)
+    close(m.place(P, m.relative(P, Q)), Q)
+    close(m.relative(P, Q), m.relative(E, m.compose(m.invert(P), Q)))
+    close(m.place(P, T), m.compose(P, m.place(E, T)))
+    close(m.place(E, 0.7 * m.relative(E, P)), m.scale(P, 0.7))
+
+
+def test_a_metric_without_a_group_says_so() -> None:
+    m, P = geometry.BuresWasserstein(), spd()
+    for operation in GROUP_OPERATIONS.values():
+        with pytest.raises(NotImplementedError, match="BuresWasserstein has no group"):
+            operation(m, P, P, P)
 
 
 @pytest.mark.parametrize("name", LEARNED)

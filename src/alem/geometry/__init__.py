@@ -25,6 +25,7 @@ from alem.geometry.diffeo import (
     SpectralChart,
 )
 from alem.geometry.metric import Metric
+from alem.geometry.parameters import spd_parameter, stiefel_parameter
 from alem.geometry.pullback import InnerProduct, PullbackMetric
 from alem.geometry.rank_log import NotADiffeomorphismWarning, RankLog
 from alem.geometry.sampling import sample_log_normal, sample_wishart
@@ -59,4 +60,6 @@ __all__ = [
     "metric",
     "sample_log_normal",
     "sample_wishart",
+    "spd_parameter",
+    "stiefel_parameter",
 ]

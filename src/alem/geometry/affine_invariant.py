@@ -25,6 +25,8 @@ class AffineInvariant(Metric):
     Errors are of the order of eps·cond(P)·cond(Q).
     """
 
+    has_group = True
+
     def inner(self, P: Tensor, V: Tensor, W: Tensor) -> Tensor:
         """tr(P⁻¹VP⁻¹W) `(...)`."""
         L = linalg.cholesky(P)
@@ -70,6 +72,14 @@ class AffineInvariant(Metric):
     def scale(self, P: Tensor, k: float | Tensor) -> Tensor:
         """Pᵏ, on the geodesic from the identity through P; k broadcasts against `(...)`."""
         return linalg.power(P, k)
+
+    def relative(self, P: Tensor, Q: Tensor) -> Tensor:
+        """log(L⁻¹QL⁻ᵀ) with P = LLᵀ."""
+        return _log_whitened(linalg.cholesky(P), P, Q)
+
+    def place(self, P: Tensor, T: Tensor) -> Tensor:
+        """L exp(T) Lᵀ with P = LLᵀ."""
+        return linalg.unwhiten(linalg.cholesky(P), linalg.exp(T))
 
 
 class _ShiftedLog(linalg.ScalarMap):

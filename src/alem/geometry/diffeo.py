@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -55,6 +56,10 @@ class Diffeo(nn.Module, ABC):
         """Whether φ is one-to-one, onto, and bi-Lipschitz or better, with its present parameters."""
         return True
 
+    def is_same(self, other: Diffeo) -> bool:
+        """Whether ``chart(other.unchart(X)) = X`` for every X and however training goes on."""
+        return other is self
+
     def in_chart(self, X: Tensor, branch: Tensor | None = None) -> Tensor:
         """Whether ``chart(unchart(X)) = X``, per matrix `(...)`."""
         return torch.ones(X.shape[:-2], dtype=torch.bool, device=X.device)
@@ -62,6 +67,10 @@ class Diffeo(nn.Module, ABC):
     def branch(self, P: Tensor) -> Tensor | None:
         """What :meth:`unchart` needs to know to find the way back to P; None for true charts."""
         return None
+
+    def flat(self, X: Tensor) -> Tensor:
+        """The projection of a matrix `(..., n, n)` to the flat space, here the symmetric matrices."""
+        return linalg.symmetrize(X)
 
     def vector(self, X: Tensor) -> Tensor:
         """Coordinates of a matrix of the flat space, an isometry for the Frobenius inner product."""
@@ -109,23 +118,40 @@ class SpectralChart(Diffeo):
     def _at(self, X: Tensor, function: SpectralFunction) -> tuple[Any, ...]:
         """The map and its parameters, computed in double, in the dtype of X, which the result keeps."""
         phi, parameters = function
-        _require_size(X, self.n)
+        require_size(X, self.n)
         return (phi, *(p.to(X.dtype) for p in parameters))
 
 
-def _require_size(X: Tensor, n: int | None) -> None:
+def require_size(X: Tensor, n: int | None) -> None:
+    """Raise InvalidMatrixError unless X is `(..., n, n)`, where n is given."""
     if n is not None and X.shape[-1] != n:
         raise InvalidMatrixError(f"a metric made for n = {n} was given matrices of shape {tuple(X.shape)}")
 
 
 class MatrixLog(SpectralChart):
-    """φ(P) = log P, the chart of the log-Euclidean metric (Arsigny et al. 2005)."""
+    """φ(P) = log P, the chart of the log-Euclidean metric (Arsigny et al. 2005); any base above 1."""
+
+    def __init__(self, base: float = math.e) -> None:
+        super().__init__()
+        if not base > 1:
+            raise ValueError(f"the base of the logarithm must be above 1, got {base}")
+        self.base = base
+        natural = base == math.e
+        unit = math.log(base)
+        self._log = linalg.LOG if natural else Chain(linalg.Multiple(1 / unit), linalg.LOG)
+        self._exp = linalg.EXP if natural else Chain(linalg.EXP, linalg.Multiple(unit))
+
+    def extra_repr(self) -> str:
+        return "" if self.base == math.e else f"base={self.base}"
 
     def function(self) -> SpectralFunction:
-        return linalg.LOG, ()
+        return self._log, ()
 
     def inverse(self, branch: Tensor | None = None) -> SpectralFunction:
-        return linalg.EXP, ()
+        return self._exp, ()
+
+    def is_same(self, other: Diffeo) -> bool:
+        return type(other) is type(self) and other.base == self.base
 
 
 class CholeskyLog(Diffeo):
@@ -142,6 +168,13 @@ class CholeskyLog(Diffeo):
 
     def pullback(self, X: Tensor, W: Tensor) -> Tensor:
         return linalg.cholesky_exp_pushforward(X, W)
+
+    def is_same(self, other: Diffeo) -> bool:
+        return other is self or (type(self) is type(other) is CholeskyLog)
+
+    def flat(self, X: Tensor) -> Tensor:
+        """The lower triangle."""
+        return X.tril()
 
     def vector(self, X: Tensor) -> Tensor:
         return linalg.vec_tril(X)
@@ -162,7 +195,7 @@ class AdaptiveCholeskyLog(CholeskyLog):
         self.theta = nn.Parameter(torch.zeros(n))
 
     def _stretch(self, Z: Tensor, sign: float) -> Tensor:
-        _require_size(Z, self.theta.numel())
+        require_size(Z, self.theta.numel())
         factor = torch.exp(sign * self.theta.to(Z.dtype))
         diagonal = Z.diagonal(dim1=-2, dim2=-1)
         return Z.tril(-1) + torch.diag_embed(factor * diagonal)

@@ -21,6 +21,7 @@ class Metric(nn.Module, ABC):
 
     is_flat: bool = False
     is_complete: bool = True  # whether every geodesic goes on forever, so that exp is onto
+    has_group: bool = False  # whether compose, invert, scale, relative and place exist
 
     @abstractmethod
     def inner(self, P: Tensor, V: Tensor, W: Tensor) -> Tensor:
@@ -86,6 +87,14 @@ class Metric(nn.Module, ABC):
 
     def scale(self, P: Tensor, k: float | Tensor) -> Tensor:
         """k ⊛ P, the point k times as far from the identity; k broadcasts against `(...)`."""
+        raise NotImplementedError(self._no_group())
+
+    def relative(self, P: Tensor, Q: Tensor) -> Tensor:
+        """Q as seen from P: Log_I(P⁻¹ ⊙ Q), a matrix whose Frobenius norm is d(P, Q)."""
+        raise NotImplementedError(self._no_group())
+
+    def place(self, P: Tensor, T: Tensor) -> Tensor:
+        """P ⊙ Exp_I(T), the inverse of :meth:`relative`: the Q that is at T as seen from P."""
         raise NotImplementedError(self._no_group())
 
     def _no_group(self) -> str:

@@ -60,6 +60,7 @@ class PullbackMetric(Metric):
     """
 
     is_flat = True
+    has_group = True
 
     def __init__(self, chart: Diffeo, inner: InnerProduct | None = None) -> None:
         super().__init__()
@@ -158,6 +159,12 @@ class PullbackMetric(Metric):
 
     def scale(self, P: Tensor, k: float | Tensor) -> Tensor:
         return self.unchart(time_like(k, P) * self.chart(P))
+
+    def relative(self, P: Tensor, Q: Tensor) -> Tensor:
+        return self.inner_product.isometry(self.chart(Q) - self.chart(P))
+
+    def place(self, P: Tensor, T: Tensor) -> Tensor:
+        return self.unchart(self.chart(P) + self.inner_product.isometry(T, inverse=True))
 
     def hilbert_inner(self, P: Tensor, Q: Tensor) -> Tensor:
         """⟨P, Q⟩ = ⟨φ(P), φ(Q)⟩, the inner product of points `(...)`."""

@@ -9,9 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from alem import linalg
-from alem.geometry.diffeo import SpectralChart, SpectralFunction
+from alem.geometry.diffeo import Diffeo, SpectralChart, SpectralFunction
 from alem.linalg import Chain
 from alem.linalg.errors import InvalidMatrixError, can_inspect
+
+
+# e as a parameter in single precision stores it; it counts as e, so that the start is exact.
+SINGLE_E = float(torch.tensor(math.e, dtype=torch.float32))
 
 
 class NotADiffeomorphismWarning(UserWarning):
@@ -75,12 +79,16 @@ class RankLog(SpectralChart):
         if self.rule == "exp":
             return weight.exp()
         base = weight.clamp(min=self.SMALLEST_BASE)
-        return 1 / torch.where(base == 1, 1 + self.SMALLEST_BASE, base).log()
+        log = torch.where(base == 1, 1 + self.SMALLEST_BASE, base).log()
+        return 1 / torch.where(base == SINGLE_E, 1 + (log - log.detach()), log)
 
     @property
     def is_diffeo(self) -> bool:
         A = self.multipliers().detach()
         return bool((A[0] == A).all())
+
+    def is_same(self, other: Diffeo) -> bool:
+        return False  # with unequal multipliers it is not the inverse of its inverse
 
     def function(self) -> SpectralFunction:
         return self._log, (self.multipliers(),)
