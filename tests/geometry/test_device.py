@@ -43,6 +43,7 @@ def test_means_agree_with_the_cpu(name: str, operation: str) -> None:
     torch.testing.assert_close(*results, rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 def test_the_papers_chart_does_not_synchronise_to_warn() -> None:
     m = geometry.metric("alem", n=3).double().cuda()
     with torch.no_grad():

@@ -146,7 +146,7 @@ def test_the_stiefel_checks_explain() -> None:
     manifold, W = Stiefel(), orthonormal(3, 7)
     manifold.assert_check_point_on_manifold(W)
     manifold.assert_check_point_on_manifold(W.float())
-    with pytest.raises(ValueError, match="WWᵀ − I.* over"):
+    with pytest.raises(ValueError, match=r"WWᵀ − I.* over"):
         manifold.assert_check_point_on_manifold(1.001 * W)
     with pytest.raises(ValueError, match="normal part"):
         manifold.assert_check_vector_on_tangent(W, W)
@@ -165,7 +165,7 @@ def test_the_spd_gradient_represents_the_differential() -> None:
 
 
 def test_spd_follows_the_affine_invariant_metric() -> None:
-    manifold, P, Q, V, W = SPD(), spd(5), spd(5, seed=1), 0.3 * sym(5), sym(5, seed=2)
+    manifold, P, Q, V, W = SPD(), spd(5), spd(5, seed=1), 0.03 * sym(5), sym(5, seed=2)
     end = AIM.exp(P, V)
     torch.testing.assert_close(manifold.retr(P, V), end)
     torch.testing.assert_close(manifold.expmap(P, V), end)
@@ -183,13 +183,16 @@ def test_spd_agrees_with_geoopt() -> None:
     P, G, V = spd(5), normal(5, 4, 4), sym(5)
     torch.testing.assert_close(ours.egrad2rgrad(P, G), theirs.egrad2rgrad(P, G))
     torch.testing.assert_close(ours.inner(P, V), theirs.inner(P, V))
-    torch.testing.assert_close(ours.retr(P, 0.3 * V), theirs.expmap(P, 0.3 * V))
+    torch.testing.assert_close(ours.retr(P, 0.03 * V), theirs.expmap(P, 0.03 * V))
 
 
 def test_the_spd_methods_that_share_work_are_the_plain_ones() -> None:
     manifold, P, G, V = SPD(), spd(5), normal(5, 4, 4), sym(5)
-    end = manifold.retr(P, -0.1 * manifold.egrad2rgrad(P, G))
-    torch.testing.assert_close(manifold.descend(P, G, 0.1), end)
+    g = manifold.egrad2rgrad(P, G)
+    second_order = geoopt.SymmetricPositiveDefinite().retr
+    torch.testing.assert_close(manifold.descend(P, G, 0.1), second_order(P, -0.1 * g))
+    third_order = manifold.descend(P, G, 1e-3) - manifold.expmap(P, -1e-3 * g)
+    assert third_order.abs().max() < 1e-5 * (1e-3 * g).abs().max()
     for rate in (0.1, torch.full((5, 1, 1), 0.1, dtype=P.dtype)):
         for ours, plain in zip(
             manifold.carry(P, V, rate), manifold.retr_transp(P, -0.1 * V, V), strict=True
@@ -208,6 +211,22 @@ def test_a_step_of_any_length_ends_at_an_spd_matrix(dtype: torch.dtype, length: 
             # what the rest of the library needs of it
             assert bool((torch.linalg.eigvalsh(Q) > 0).all())
             torch.linalg.cholesky(Q)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_exponential_is_exact_up_to_its_bound(dtype: torch.dtype) -> None:
+    """At ln(1/eps)/10 for each eigenvalue in the whitened frame, and V is carried as far as it counts."""
+    most = -math.log(torch.finfo(dtype).eps) / 10
+    manifold, P = SPD(), 2.0 * torch.eye(2, dtype=dtype)
+    for factor, counts in ((0.99, 0.99), (1.01, 1.0), (100.0, 1.0)):
+        V = P @ torch.diag(torch.tensor([most * factor, -0.1], dtype=dtype))
+        end = 2.0 * torch.diag(torch.tensor([most * counts, -0.1], dtype=dtype).exp())
+        for Q in (manifold.retr(P, V), manifold.carry(P, -V, 1.0)[0], manifold.retr_transp(P, V, V)[0]):
+            torch.testing.assert_close(Q, end)
+        for rate in (0.5, torch.full((1, 1), 0.5, dtype=dtype)):
+            carried = manifold.carry(P, -2 * V, rate)[1]
+            torch.testing.assert_close(carried[0, 0], -2 * most * counts * end[0, 0])
+    torch.testing.assert_close(manifold.carry(P, V, 0.0), (P, V))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -21,6 +21,7 @@ from alem.linalg.cholesky import (
     cholesky_pullback,
     cholesky_pushforward,
     is_positive_definite,
+    try_cholesky,
     unwhiten,
     whiten,
 )
@@ -321,3 +322,13 @@ def test_is_positive_definite_at_the_edge() -> None:
     X = torch.diag_embed(edge)
     assert is_positive_definite(X).tolist() == [True, False, False]
     assert is_positive_definite(X[0]).shape == ()
+
+
+def test_a_trial_says_where_there_is_no_factor() -> None:
+    X = random_spd(3, 4)
+    X[1] -= 0.5 * torch.eye(4)
+    L, failed = try_cholesky(X)
+    assert (failed != 0).tolist() == [False, True, False]
+    assert torch.equal(L[[0, 2]], cholesky(X[[0, 2]]))
+    # only the lower triangle is read
+    assert torch.equal(try_cholesky(X[0].tril())[0], L[0])

@@ -28,6 +28,7 @@ from tests.linalg.points import (
     Case,
     assert_close,
     central_difference,
+    random,
     random_spd,
     random_symmetric,
     with_spectrum,
@@ -267,6 +268,15 @@ def test_the_gap_map_commutes_with_scaling():
     p = SMOOTH["gap"].parameters(requires_grad=False)
     t = tensor(-1.0, 0.3, 0.3, 2.0)
     assert_close(GAP.values(t + 5, *p), GAP.values(t, *p) + 5 * p[0])
+
+
+@pytest.mark.parametrize("ratio", [1e4, 1e7])
+def test_the_inverse_gap_map_is_found_however_steep_the_map(ratio):
+    """The digits that φ loses of the mean are lost for good; nothing else is."""
+    p = tensor(1.0)[0], tensor(ratio, 0.3 * ratio), tensor(0.5, 3.0)
+    t = random(50, 4, seed=4).mul_(3).sort(-1)[0]
+    found = INVERSE_GAP.values(GAP.values(t, *p), *p)
+    assert float((found - t).abs().max()) < 1e-14 * ratio
 
 
 @pytest.mark.parametrize("broken", ["target", "parameter"])

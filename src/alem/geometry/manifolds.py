@@ -163,21 +163,28 @@ class SPD(Manifold):  # type: ignore[misc]
     def retr(self, x: Tensor, u: Tensor) -> Tensor:
         """The exponential, kept within the matrices that floats can hold.
 
-        An eigenvalue of L⁻¹VL⁻ᵀ counts as −½ ln eps at most (8 in single, 18 in double precision) in
-        magnitude, and a result that is singular to rounding is lifted by a multiple of the identity.
+        An eigenvalue of L⁻¹VL⁻ᵀ counts as ±ln(1/eps)/10 at most: 1.6 in single, 3.6 in double precision.
+        A momentum of 0.9 adds up to ten such steps, and 1/eps is the largest condition number there is.
+        A result that is singular to rounding is lifted by a multiple of the identity.
         """
         L = _factor(x)
-        B, _, _ = _root_of_exp(L, linalg.whiten(L, u), -1.0)
+        B, _, _ = _root_of_exp(L, linalg.whiten(L, -u), 1.0)
         return _lift(B @ B.mT)
 
     def descend(self, x: Tensor, u: Tensor, rate: float | Tensor) -> Tensor:
-        """retr(−rate·g) with g = P sym(G) P."""
-        L = _factor(x)
-        B, _, _ = _root_of_exp(L, L.mT @ linalg.symmetrize(u) @ L, rate)
-        return _lift(B @ B.mT)
+        """P − τg + ½τ²gP⁻¹g, g = P sym(G) P: the exponential of −τg to second order, without its cost.
+
+        Positive definite, being ½(P + (P − τg)P⁻¹(P − τg)). τ is the rate, or less where the length of the
+        step would exceed 1: so far the polynomial falls where the exponential does.
+        """
+        H = linalg.symmetrize(u) @ x
+        square = (H * H.mT).sum((-2, -1), keepdim=True)  # of the length of g
+        tau = square.clamp_(min=torch.finfo(x.dtype).tiny).rsqrt_().clamp_(max=rate)
+        A = x @ H
+        return _lift((A @ H).mul_(0.5 * tau).sub_(A).mul_(tau).add_(x))
 
     def carry(self, x: Tensor, v: Tensor, rate: float | Tensor) -> tuple[Tensor, Tensor]:
-        """retr(−rate·V), and V parallel along the way, which is the velocity of a geodesic."""
+        """retr(−rate·V), and V as far as it counts, parallel along the geodesic whose velocity it is."""
         L = _factor(x)
         B, values, _ = _root_of_exp(L, linalg.whiten(L, v), rate)
         return _lift(B @ B.mT), linalg.symmetrize((B * values) @ B.mT)
@@ -185,7 +192,7 @@ class SPD(Manifold):  # type: ignore[misc]
     def retr_transp(self, x: Tensor, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """retr(u), and V carried parallel to itself along the way."""
         L = _factor(x)
-        B, _, U = _root_of_exp(L, linalg.whiten(L, u), -1.0)
+        B, _, U = _root_of_exp(L, linalg.whiten(L, -u), 1.0)
         return _lift(B @ B.mT), linalg.unwhiten(B @ U.mT, linalg.whiten(L, v))
 
     def logmap(self, x: Tensor, y: Tensor) -> Tensor:
@@ -266,11 +273,19 @@ def _factor(P: Tensor) -> Tensor:
 
 
 def _root_of_exp(L: Tensor, Y: Tensor, rate: float | Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """B with BBᵀ = L exp(−rate·Y) Lᵀ and BUᵀ = L exp(−rate·Y/2), Y = U diag(y) Uᵀ; y `(..., 1, n)`; U."""
+    """B with BBᵀ = L exp(−rate·Y) Lᵀ and BUᵀ = L exp(−rate·Y/2), Y = U diag(y) Uᵀ; y `(..., 1, n)`; U.
+
+    y is bounded so that |rate·y| is at most ln(1/eps)/10: see :meth:`SPD.retr`.
+    """
     y, U = linalg.eigh(Y)
+    most = -0.1 * math.log(torch.finfo(y.dtype).eps)
     y = y[..., None, :]
-    most = -0.25 * math.log(torch.finfo(y.dtype).eps)
-    return (L @ U) * (-0.5 * rate * y).clamp_(-most, most).exp_(), y, U
+    if isinstance(rate, Tensor):
+        y = y.clamp(-most / rate, most / rate)
+    else:
+        bound = most / max(rate, 1e-30)  # a rate of 0 bounds nothing, and a float32 can hold this
+        y = y.clamp(-bound, bound)
+    return (L @ U) * (-0.5 * rate * y).exp_(), y, U
 
 
 def _lift(P: Tensor) -> Tensor:
@@ -284,6 +299,8 @@ def _lift(P: Tensor) -> Tensor:
     lowered = P.clone()
     lowered.diagonal(dim1=-2, dim2=-1).sub_(t)
     _, failed = try_cholesky(lowered)
+    if can_inspect(failed) and not bool(failed.any()):
+        return P
     diagonal.addcmul_(t, (failed != 0)[..., None], value=2.0)
     return P
 

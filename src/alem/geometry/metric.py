@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from alem.linalg.errors import InvalidMatrixError, can_inspect, matrix_name, worst_index
+from alem.linalg.scalar import number_like
 
 
 class Metric(nn.Module, ABC):
@@ -109,7 +110,7 @@ def root(x: Tensor) -> Tensor:
 
 def time_like(t: float | Tensor, P: Tensor) -> Tensor:
     """A number or tensor `(...)` as a factor of matrices `(..., n, n)`, in the dtype of P."""
-    return torch.as_tensor(t, dtype=P.dtype, device=P.device)[..., None, None]
+    return number_like(t, P)[..., None, None]
 
 
 def normalized_weights(X: Tensor, weights: Tensor | None) -> Tensor:

@@ -13,7 +13,6 @@ from alem.geometry.diffeo import Diffeo, SpectralChart, SpectralFunction
 from alem.linalg import Chain
 from alem.linalg.errors import InvalidMatrixError, can_inspect
 
-
 # e as a parameter in single precision stores it; it counts as e, so that the start is exact.
 SINGLE_E = float(torch.tensor(math.e, dtype=torch.float32))
 

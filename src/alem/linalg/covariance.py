@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from alem.linalg.errors import InvalidMatrixError, can_inspect, matrix_name, require_square, worst_index
+from alem.linalg.scalar import number_like
 from alem.linalg.vectorize import symmetrize
 
 
@@ -58,7 +59,7 @@ def shrink(C: Tensor, coefficient: float | Tensor) -> Tensor:
     Shapes: C ``(..., p, p)``, the coefficient s a number or ``(...)``, to ``(..., p, p)``.
     """
     require_square(C)
-    s = torch.as_tensor(coefficient, dtype=C.dtype, device=C.device)
+    s = number_like(coefficient, C)
     return (1 - s)[..., None, None] * C + _scaled_identity(s * _trace(C) / C.shape[-1], C)
 
 

@@ -79,9 +79,9 @@ class RankScale(SpectralMap):
         return torch.where((unequal == 0) & ~diagonal, half + other, torn)
 
     def _reciprocals(self, x: Tensor, gaps: Tensor, unequal: Tensor) -> Tensor:
-        """The reciprocal gaps, 0 between equal factors."""
-        equal = unequal == 0
-        return torch.where(equal, 0.0, self.reciprocal_gaps(x, torch.where(equal, 1.0, gaps)))
+        """The reciprocal gaps, 0 where neither factors nor values differ."""
+        same = (unequal == 0) & (gaps == 0)
+        return torch.where(same, 0.0, self.reciprocal_gaps(x, torch.where(same, 1.0, gaps)))
 
     def reciprocal_gaps(self, x: Tensor, gaps: Tensor) -> Tensor:
         if self.ties == "exact":
@@ -308,7 +308,10 @@ def _solve_gap(x: Tensor, c: Tensor, v: Tensor, s: Tensor) -> Tensor:
     data. It raises ConvergenceError on the CPU; elsewhere what did not converge becomes NaN.
     """
     tolerance = torch.finfo(x.dtype).eps ** 0.5 * x.abs().amax(-1, keepdim=True)
-    t = x / c
+    # The mean is known. tanh is concave where it is positive, so Newton's method does not overshoot from
+    # where gaps are smaller than they will be: those of the steepest φ there is.
+    mean = x.mean(-1, keepdim=True)
+    t = mean / c + (x - mean) / (c + v.clamp(min=0).sum())
     for _ in range(_MAX_NEWTON_STEPS):
         step, residual = _newton_step(t, x, c, v, s)
         if can_inspect(x) and bool((residual.abs() <= tolerance).all()):

@@ -190,6 +190,11 @@ POWER = Power()
 SINH_ARCSINH = SinhArcsinh()
 
 
+def number_like(x: float | Tensor, X: Tensor) -> Tensor:
+    """A number or tensor in the dtype and on the device of X; a number does not wait for the device."""
+    return x.to(X) if isinstance(x, Tensor) else X.new_full((), x)
+
+
 def log(X: Tensor, base: float = math.e) -> Tensor:
     """Logarithm of symmetric positive definite matrices `(..., n, n)`, to any base."""
     if not base > 0 or base == 1:
@@ -215,7 +220,7 @@ def inverse_sqrt(X: Tensor) -> Tensor:
 
 def power(X: Tensor, p: float | Tensor) -> Tensor:
     """Xᵖ for positive definite X `(..., n, n)`; p a number or a tensor that broadcasts against `(...)`."""
-    p = torch.as_tensor(p, dtype=X.dtype, device=X.device)
+    p = number_like(p, X)
     shape = torch.broadcast_shapes(X.shape[:-2], p.shape)
     return spectral(X.expand(*shape, *X.shape[-2:]), POWER, p)
 

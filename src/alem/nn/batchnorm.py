@@ -1,0 +1,99 @@
+"""Batch normalisation in the group of a metric."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from alem.geometry import Metric, PullbackMetric, spd_parameter
+from alem.nn.fuse import Chart, Stage, Unchart
+from alem.nn.inputs import require_matrices
+
+
+class LieBN(nn.Module):
+    """B ⊙ (s/√v ⊛ (M⁻¹ ⊙ X)), M and v the Fréchet mean and variance of the batch.
+
+    ⊙ and ⊛ are the group and scalar product of the metric, which has to have one. Statistics are over
+    all leading dimensions of X `(..., n, n)`. Under every true metric the output has the Fréchet mean
+    B = ``bias`` (SPD, I at the start) and the variance s², s = ``scale`` (1 at the start), exactly; for
+    that reason a variance below ``eps`` is raised to it, where the paper adds eps to all. Under the
+    paper's ALEM with unequal multipliers it is the paper's formula.
+
+    ``running_mean`` is a point of the manifold and moves along the geodesic to the mean of each batch by
+    ``momentum``; kept in coordinates it would be wrong as soon as the metric learns.
+
+    (Chen, Song, Liu, Sebe 2024, "A Lie group approach to Riemannian batch normalization".)
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(
+        self,
+        n: int,
+        metric: Metric,
+        momentum: float = 0.1,
+        eps: float = 1e-5,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        if not metric.has_group:
+            raise ValueError(
+                f"LieBN centres and scales in the group of the metric, and {type(metric).__name__} has "
+                "none that its distances respect; take AffineInvariant or a flat metric"
+            )
+        if not 0 < momentum <= 1:
+            raise ValueError(f"momentum must lie in (0, 1], got {momentum}")
+        if not eps > 0:
+            raise ValueError(f"eps must be positive, got {eps}")
+        self.n, self.momentum, self.eps = n, momentum, eps
+        self.metric = metric
+        identity = torch.eye(n, device=device, dtype=dtype)
+        self.bias = spd_parameter(identity)
+        self.scale = nn.Parameter(torch.ones((), device=device, dtype=dtype))
+        self.register_buffer("running_mean", identity.clone())
+        self.register_buffer("running_var", torch.ones((), device=device, dtype=dtype))
+
+    def extra_repr(self) -> str:
+        return f"n={self.n}, momentum={self.momentum}, eps={self.eps}"
+
+    def forward(self, X: Tensor) -> Tensor:
+        if isinstance(self.metric, PullbackMetric):
+            return self.metric.unchart(self.in_coordinates(self.metric.chart(X)))
+        require_matrices("LieBN", X, self.n, self.bias)
+        points = X.reshape(-1, self.n, self.n)
+        M = self.metric.mean(points) if self.training else self.running_mean
+        T = self.metric.relative(M, points)
+        factor = self._factor(T.square().sum((-2, -1)), M)
+        return self.metric.place(self.bias, factor * T).reshape(X.shape)
+
+    def in_coordinates(self, Y: Tensor) -> Tensor:
+        """The layer in the chart of a flat metric: s/√v (Y − Ȳ) + φ(B)."""
+        metric = self.metric
+        assert isinstance(metric, PullbackMetric)
+        require_matrices("LieBN", Y, self.n, self.bias)
+        mean = Y.reshape(-1, self.n, self.n).mean(0) if self.training else metric.chart(self.running_mean)
+        D = Y - mean
+        factor = self._factor(metric.inner_product(D, D), mean)
+        return factor * D + metric.chart(self.bias)
+
+    def fusable_stages(self) -> list[Stage]:
+        if not isinstance(self.metric, PullbackMetric):
+            return [self]
+        return [Chart(self.metric.diffeo), self.in_coordinates, Unchart(self.metric.diffeo)]
+
+    def _factor(self, distances: Tensor, mean: Tensor) -> Tensor:
+        """s/√v; in training v is the mean of the squared distances, and the statistics move."""
+        if not self.training:
+            return self.scale / self.running_var.clamp(min=self.eps).sqrt()
+        variance = distances.mean()
+        with torch.no_grad():
+            self._track(mean.detach(), variance.detach())
+        return self.scale / variance.clamp(min=self.eps).sqrt()
+
+    def _track(self, mean: Tensor, variance: Tensor) -> None:
+        if isinstance(self.metric, PullbackMetric):
+            mean = self.metric.unchart(mean)
+        self.running_mean.copy_(self.metric.geodesic(self.running_mean, mean, self.momentum))
+        self.running_var.lerp_(variance, self.momentum)

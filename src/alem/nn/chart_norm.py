@@ -1,0 +1,165 @@
+"""Batch normalisation of coordinates: of vectors, and of matrices in a chart."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from alem import linalg
+from alem.geometry import Metric, PullbackMetric
+from alem.linalg.errors import InvalidMatrixError
+from alem.nn.fuse import Chart, Stage, Unchart
+from alem.nn.inputs import require_matrices
+
+
+class CoordinateNorm(nn.Module):
+    """y = w (x − mean)/√(var + ε) + b for each feature, over all leading dimensions of `(..., features)`.
+
+    What ``torch.nn.BatchNorm1d`` does, with the same parameters and buffers, but for batches of one:
+    there y = b and ``running_var``, of which such a batch says nothing, stays. (Ioffe, Szegedy 2015,
+    "Batch normalization".)
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+
+    def __init__(
+        self,
+        features: int,
+        momentum: float = 0.1,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        if not 0 < momentum <= 1:
+            raise ValueError(f"momentum must be in (0, 1], got {momentum}")
+        if not eps > 0:
+            raise ValueError(f"eps must be positive, got {eps}: a constant coordinate has no variance")
+        self.features, self.momentum, self.eps, self.affine = features, momentum, eps, affine
+        zeros = torch.zeros(features, device=device, dtype=dtype)
+        self.weight = nn.Parameter(torch.ones_like(zeros)) if affine else None
+        self.bias = nn.Parameter(zeros.clone()) if affine else None
+        self.register_buffer("running_mean", zeros)
+        self.register_buffer("running_var", torch.ones_like(zeros))
+        self.register_buffer("num_batches_tracked", torch.zeros((), dtype=torch.long, device=device))
+
+    def extra_repr(self) -> str:
+        return f"{self.features}, momentum={self.momentum}, eps={self.eps}, affine={self.affine}"
+
+    def forward(self, x: Tensor) -> Tensor:
+        self._require_input(x)
+        return self._normalize(x)
+
+    def _normalize(self, x: Tensor) -> Tensor:
+        mean, var = self._moments(x) if self.training else (self._tracked_mean(), self.running_var)
+        y = (x - mean) * (var + self.eps).rsqrt()
+        return y if self.weight is None or self.bias is None else y * self.weight + self.bias
+
+    def _moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of the batch, which the running ones follow."""
+        flat = x.reshape(-1, self.features)
+        N = flat.shape[0]
+        mean = flat.mean(0)
+        var = (flat - mean).square().mean(0)
+        with torch.no_grad():
+            self._track_mean(mean)
+            if N > 1:
+                self.running_var.lerp_(var * (N / (N - 1)), self.momentum)
+            self.num_batches_tracked.add_(1)
+        return mean, var
+
+    def _tracked_mean(self) -> Tensor:
+        return self.running_mean
+
+    def _track_mean(self, mean: Tensor) -> None:
+        self.running_mean.lerp_(mean, self.momentum)
+
+    def _require_input(self, x: Tensor) -> None:
+        if x.ndim == 0 or x.shape[-1] != self.features:
+            raise InvalidMatrixError(
+                f"CoordinateNorm was made for {self.features} features and got shape {tuple(x.shape)}; "
+                "the features are the last dimension"
+            )
+        if x.dtype != self.running_var.dtype:
+            raise InvalidMatrixError(
+                f"CoordinateNorm holds {self.running_var.dtype} and got {x.dtype}; convert one of them, "
+                f"with module.to(x.dtype) or x.to({self.running_var.dtype})"
+            )
+        if self.training and x.numel() == 0:
+            raise InvalidMatrixError(_EMPTY.format("CoordinateNorm", "vectors", tuple(x.shape)))
+
+
+class ChartNorm(CoordinateNorm):
+    """Batch normalisation of each coordinate of a chart, over all leading dimensions of `(..., n, n)`.
+
+    Without a metric, symmetric matrices, such as a logarithm puts out, to symmetric matrices: vech,
+    :class:`CoordinateNorm`, unvech. With a metric that has a chart φ, SPD matrices to SPD matrices:
+    φ⁻¹ of the normalised coordinates of φ(X).
+
+    With a metric ``running_mean`` is a point of the manifold `(n, n)`, so that it stays right when the
+    metric learns. ``weight``, ``bias`` and ``running_var`` are in the units of φ at each step, which
+    change with the metric's parameters; the variance forgets those of the past by ``momentum``.
+    """
+
+    def __init__(
+        self,
+        n: int,
+        metric: Metric | None = None,
+        momentum: float = 0.1,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(linalg.vech_dim(n), momentum, eps, affine, device, dtype)
+        if metric is not None and not isinstance(metric, PullbackMetric):
+            raise ValueError(
+                f"ChartNorm normalises the coordinates of a chart, and {type(metric).__name__} is not flat "
+                "and has none; take a metric such as LogEuclidean, or normalise with SPDBN"
+            )
+        self.n = n
+        self.metric = metric
+        if metric is not None:
+            self.register_buffer("running_mean", torch.eye(n, device=device, dtype=dtype))
+
+    def extra_repr(self) -> str:
+        return f"n={self.n}, momentum={self.momentum}, eps={self.eps}, affine={self.affine}"
+
+    def forward(self, X: Tensor) -> Tensor:
+        if self.metric is None:
+            return self.in_coordinates(X)
+        require_matrices("ChartNorm", X, self.n, self.running_var)
+        return self.metric.unchart(self.in_coordinates(self.metric.chart(X)))
+
+    def in_coordinates(self, Y: Tensor) -> Tensor:
+        """The layer in the chart, from φ(X) to the normalised φ(X)."""
+        require_matrices("ChartNorm", Y, self.n, self.running_var)
+        if self.training and Y.numel() == 0:
+            raise InvalidMatrixError(_EMPTY.format("ChartNorm", "matrices", tuple(Y.shape)))
+        if self.metric is None:
+            return linalg.unvech(self._normalize(linalg.vech(Y)))
+        diffeo = self.metric.diffeo
+        return diffeo.matrix(self._normalize(diffeo.vector(Y)))
+
+    def stages(self) -> list[Stage]:
+        if self.metric is None:
+            return [self]
+        return [Chart(self.metric.diffeo), self.in_coordinates, Unchart(self.metric.diffeo)]
+
+    def _tracked_mean(self) -> Tensor:
+        if self.metric is None:
+            return super()._tracked_mean()
+        return self.metric.diffeo.vector(self.metric.chart(self.running_mean))
+
+    def _track_mean(self, mean: Tensor) -> None:
+        if self.metric is None:
+            super()._track_mean(mean)
+        else:
+            moved = self._tracked_mean().lerp(mean, self.momentum)
+            self.running_mean.copy_(self.metric.unchart(self.metric.diffeo.matrix(moved)))
+
+
+_EMPTY = "{} in training mode got no {}, shape {}: an empty batch has no mean; skip it, or call eval()"

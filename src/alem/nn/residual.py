@@ -1,0 +1,79 @@
+"""Riemannian residual blocks."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from alem import linalg
+from alem.geometry import Metric, stiefel_parameter
+from alem.nn.chart_norm import CoordinateNorm
+from alem.nn.inputs import require_matrices
+
+
+class SpectrumResponse(nn.Module):
+    """f: `(..., n)` to `(..., n)`, three convolutions along the ascending spectrum, 1 → 3 → 3 → 1 channels.
+
+    Kernels of five, with batch norm and LeakyReLU between them. Convolutions before a batch norm have no
+    bias, which it would remove.
+    """
+
+    CHANNELS, KERNEL = 3, 5
+
+    def __init__(self) -> None:
+        super().__init__()
+        sizes = ((1, self.CHANNELS), (self.CHANNELS, self.CHANNELS), (self.CHANNELS, 1))
+        self.convolutions = nn.ModuleList(
+            nn.Conv1d(a, b, self.KERNEL, padding="same", bias=b == 1) for a, b in sizes
+        )
+        self.norms = nn.ModuleList(CoordinateNorm(self.CHANNELS) for _ in sizes[:-1])
+
+    def forward(self, spectrum: Tensor) -> Tensor:
+        x = spectrum.reshape(-1, 1, spectrum.shape[-1])
+        for convolution, norm in zip(self.convolutions, self.norms, strict=False):
+            x = nn.functional.leaky_relu(norm(convolution(x).mT).mT)
+        return self.convolutions[-1](x).reshape(spectrum.shape)
+
+
+class RResBlock(nn.Module):
+    """Exp_S(ℓ(S)) with the spectral field ℓ(S) = Q diag(f(spec S)) Qᵀ, SPD `(..., n, n)` to the same.
+
+    Exp is the exponential map of the metric, Q = ``frame`` an orthogonal matrix that is learned,
+    f = ``response`` a map of spectra in ascending order, by default :class:`SpectrumResponse`. A
+    response of zero makes the block the identity. A metric that is not complete is refused: its
+    geodesics may end before they arrive.
+
+    (Katsman et al. 2023, "Riemannian residual neural networks".)
+    """
+
+    def __init__(
+        self,
+        n: int,
+        metric: Metric,
+        response: nn.Module | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        if not metric.is_complete:
+            raise ValueError(
+                f"RResBlock follows geodesics as far as its field says, and those of "
+                f"{type(metric).__name__} end where they meet a singular matrix; take a complete metric"
+            )
+        self.n = n
+        self.metric = metric
+        Q = nn.init.orthogonal_(torch.empty(n, n, device=device, dtype=dtype))
+        self.frame = stiefel_parameter(Q)
+        self.response = (SpectrumResponse() if response is None else response).to(Q)
+
+    def extra_repr(self) -> str:
+        return f"n={self.n}"
+
+    def field(self, S: Tensor) -> Tensor:
+        """ℓ(S), a tangent vector at S."""
+        require_matrices("RResBlock", S, self.n, self.frame)
+        response = self.response(linalg.eigvalsh(linalg.symmetrize(S)))
+        return linalg.unwhiten(self.frame, torch.diag_embed(response))
+
+    def forward(self, S: Tensor) -> Tensor:
+        return self.metric.exp(S, self.field(S))

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from alem import geometry, nn
+from alem.linalg import InvalidMatrixError
+
+from ..geometry.conftest import GROUPS, learned_metric, spd
+
+CLOSE = {"rtol": 1e-9, "atol": 1e-9}
+
+
+def moved(name: str, n: int = 4, **options: float) -> nn.LieBN:
+    """A layer with a bias and a scale of its own."""
+    layer = nn.LieBN(n, learned_metric(name, n), **options).double()
+    with torch.no_grad():
+        layer.bias.copy_(spd(n=n, seed=9))
+        layer.scale.fill_(1.7)
+    return layer
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_output_has_the_mean_and_the_dispersion_that_were_learned(name: str) -> None:
+    layer = moved(name)
+    Y = layer(spd(2, 10, seed=3)).flatten(0, 1)
+    torch.testing.assert_close(layer.metric.mean(Y), layer.bias, **CLOSE)
+    torch.testing.assert_close(layer.metric.variance(Y), layer.scale**2, **CLOSE)
+
+
+def test_also_with_the_two_parameters_of_the_inner_product() -> None:
+    layer = nn.LieBN(4, geometry.LogEuclidean(a=2.0, b=0.5)).double()
+    Y = layer(spd(10))
+    torch.testing.assert_close(layer.metric.mean(Y), torch.eye(4, dtype=Y.dtype), **CLOSE)
+    torch.testing.assert_close(layer.metric.variance(Y), torch.ones((), dtype=Y.dtype), **CLOSE)
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_a_variance_below_eps_is_raised_to_it(name: str) -> None:
+    layer = moved(name)
+    P = spd(n=4, seed=3)
+    X = torch.stack([P, layer.metric.geodesic(P, 2 * P, 1e-4)])
+    variance = layer.metric.variance(X)
+    assert 0 < variance < layer.eps
+    found = layer.metric.variance(layer(X))
+    torch.testing.assert_close(found, layer.scale**2 * variance / layer.eps, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_with_momentum_one_evaluation_repeats_the_last_batch(name: str) -> None:
+    layer, X = moved(name, momentum=1.0), spd(6, seed=3)
+    trained = layer(X)
+    torch.testing.assert_close(layer.running_mean, layer.metric.mean(X).detach(), **CLOSE)
+    torch.testing.assert_close(layer.running_var, layer.metric.variance(X).detach(), **CLOSE)
+    torch.testing.assert_close(layer.eval()(X), trained, **CLOSE)
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_running_statistics_stay_right_while_the_metric_moves(name: str) -> None:
+    layer, X = moved(name, momentum=1.0), spd(6, seed=3)
+    layer(X)
+    mean = layer.running_mean.clone()
+    with torch.no_grad():
+        for parameter in layer.metric.parameters():
+            parameter.mul_(1.3)
+    layer.eval()
+    Y, m = layer(X), layer.metric
+    assert torch.equal(layer.running_mean, mean)
+    k = layer.scale / layer.running_var.sqrt()
+    expected = m.compose(layer.bias, m.scale(m.compose(m.invert(mean), X), k))
+    torch.testing.assert_close(Y, expected, rtol=1e-8, atol=1e-8)
+
+
+def test_the_papers_metric_follows_the_papers_formula_and_not_its_claim() -> None:
+    layer = nn.LieBN(4, geometry.AdaptiveLogEuclidean(4)).double()
+    with torch.no_grad():
+        layer.metric.diffeo.weight.copy_(torch.tensor([1.3, 0.8, 1.4, 0.7]))
+    X = spd(20, seed=3)
+    with pytest.warns(geometry.NotADiffeomorphismWarning):
+        Y = layer(X)
+    C = layer.metric.chart(X)
+    D = C - C.mean(0)
+    expected = layer.metric.unchart(D / D.square().sum((-2, -1)).mean().sqrt())
+    torch.testing.assert_close(Y, expected)
+    off = layer.metric.chart(Y).mean(0).norm()
+    assert off > 1e-3  # a true metric has 1e-15 here
+
+
+def test_a_batch_of_one_becomes_the_bias() -> None:
+    layer = moved("lem")
+    torch.testing.assert_close(layer(spd(1)), layer.bias[None].detach(), **CLOSE)
+    torch.testing.assert_close(layer(spd()), layer.bias.detach(), **CLOSE)
+
+
+def test_evaluation_leaves_everything_as_it_is() -> None:
+    layer = moved("gap")
+    layer(spd(5))
+    layer.eval()
+    before = copy.deepcopy(layer.state_dict())
+    layer(spd(5, seed=8))
+    assert all(torch.equal(before[k], v) for k, v in layer.state_dict().items())
+
+
+def test_refusals_say_why() -> None:
+    with pytest.raises(ValueError, match="BuresWasserstein has none"):
+        nn.LieBN(3, geometry.BuresWasserstein())
+    with pytest.raises(ValueError, match="momentum"):
+        nn.LieBN(3, geometry.LogEuclidean(), momentum=0.0)
+    with pytest.raises(ValueError, match="eps"):
+        nn.LieBN(3, geometry.LogEuclidean(), eps=0.0)
+    for metric in (geometry.LogEuclidean(), geometry.AffineInvariant()):
+        with pytest.raises(InvalidMatrixError, match="LieBN was made for n = 3"):
+            nn.LieBN(3, metric)(torch.eye(4).expand(2, 4, 4))
+        with pytest.raises(InvalidMatrixError, match=r"LieBN holds torch\.float32"):
+            nn.LieBN(4, metric)(spd(2))
