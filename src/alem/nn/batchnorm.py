@@ -96,4 +96,5 @@ class LieBN(nn.Module):
         if isinstance(self.metric, PullbackMetric):
             mean = self.metric.unchart(mean)
         self.running_mean.copy_(self.metric.geodesic(self.running_mean, mean, self.momentum))
-        self.running_var.lerp_(variance, self.momentum)
+        # A view: torch 2.13 compiles writes of a tensor into a 0-dimensional one on the CPU to nothing.
+        self.running_var.view(1).lerp_(variance.view(1), self.momentum)

@@ -144,7 +144,7 @@ class ChartNorm(CoordinateNorm):
         diffeo = self.metric.diffeo
         return diffeo.matrix(self._normalize(diffeo.vector(Y)))
 
-    def stages(self) -> list[Stage]:
+    def fusable_stages(self) -> list[Stage]:
         if self.metric is None:
             return [self]
         return [Chart(self.metric.diffeo), self.in_coordinates, Unchart(self.metric.diffeo)]

@@ -86,6 +86,10 @@ class _KarcherNorm(nn.Module):
             )
         return X.reshape(-1, self.n, self.n)
 
+    def _momentum_like(self, B: Tensor) -> Tensor:
+        """The momentum as a tensor `()`, filled where it is: to send a number to a device is to wait."""
+        return B.new_full((), self.momentum)
+
     def _batch_mean(self, X: Tensor, domains: _Domains) -> Tensor:
         """B `(D, n, n)` of X `(N, n, n)`; the identity for a domain without members."""
         eye = torch.eye(self.n, dtype=X.dtype, device=X.device)
@@ -122,7 +126,7 @@ class SPDNetBN(_KarcherNorm):
         root = linalg.sqrt(self.bias) @ linalg.inverse_sqrt(B)
         if self.training:
             with torch.no_grad():
-                self.running_mean.copy_(_AIM.geodesic(self.running_mean, B, self.momentum))
+                self.running_mean.copy_(_AIM.geodesic(self.running_mean, B, self._momentum_like(B)))
         return linalg.unwhiten(root, flat).reshape(X.shape)
 
 
@@ -214,14 +218,13 @@ class SPDBN(_KarcherNorm):
         logs = linalg.log(linalg.unwhiten(domains.each(linalg.inverse_sqrt(T)), X))
         var = self._averaged(self.train_var, logs.square().sum((-2, -1)), gamma, domains)
         with torch.no_grad():
-            R = self._moved(self.running_mean, B, self.momentum, domains)
+            momentum = self._momentum_like(B)
+            R = self._moved(self.running_mean, B, momentum, domains)
             # Distances need no eigenvectors, and any root of R.
             values = linalg.eigvalsh(linalg.unwhiten(domains.each(_inverse(linalg.cholesky(R))), X))
             if can_inspect(values):
                 require_positive(values)
-            running_var = self._averaged(
-                self.running_var, values.log().square().sum(-1), self.momentum, domains
-            )
+            running_var = self._averaged(self.running_var, values.log().square().sum(-1), momentum, domains)
             # Through views `(D, ...)`: torch 2.13 compiles copy_ to a float64 tensor `()` to nothing.
             for buffer, value in (
                 (self.train_mean, T),
@@ -236,12 +239,12 @@ class SPDBN(_KarcherNorm):
     def _exponent(self, var: Tensor) -> Tensor:
         return self.scale * (var + self.eps).rsqrt()
 
-    def _moved(self, mean: Tensor, B: Tensor, t: float | Tensor, domains: _Domains) -> Tensor:
+    def _moved(self, mean: Tensor, B: Tensor, t: Tensor, domains: _Domains) -> Tensor:
         old = mean.reshape(-1, self.n, self.n)
         return domains.where_present(_AIM.geodesic(old, B, t), old)
 
     @staticmethod
-    def _averaged(var: Tensor, squares: Tensor, t: float | Tensor, domains: _Domains) -> Tensor:
+    def _averaged(var: Tensor, squares: Tensor, t: Tensor, domains: _Domains) -> Tensor:
         old = var.reshape(-1)
         return domains.where_present((1 - t) * old + t * domains.mean(squares), old)
 
