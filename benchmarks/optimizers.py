@@ -1,0 +1,201 @@
+"""How long a step of the optimisers takes, beside geoopt's, and its share of a training step.
+
+Both sides step in turn, block by block, in one process; a time is the shortest block, so that what
+else the machine does falls out of the ratio. geoopt stands three times: with the parameters of alem,
+which it accepts; with its own manifolds (SPD, whose retraction is of second order, and the canonical
+Stiefel manifold); and with its Stiefel manifold of the Euclidean metric, which is another algorithm
+with other learning rates, and cheaper.
+
+    python -m benchmarks.optimizers        writes docs/results/optimizers.md
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import geoopt
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from alem import geometry, linalg, optim
+
+PAGE = Path(__file__).parents[1] / "docs" / "results" / "optimizers.md"
+DTYPES = (torch.float32, torch.float64)
+# A shape with a letter: O orthonormal, P SPD, E Euclidean.
+CASES: dict[str, list[tuple[str, tuple[int, ...]]]] = {
+    "BiMap 10×20": [("O", (10, 20))],
+    "BiMap 30×93": [("O", (30, 93))],
+    "BiMaps 70×93, 50×70, 30×50": [("O", (70, 93)), ("O", (50, 70)), ("O", (30, 50))],
+    "BiMap 100×512": [("O", (100, 512))],
+    "linear 900→10": [("E", (10, 900)), ("E", (10,))],
+    "metric vectors 93, 70, 30": [("E", (93,)), ("E", (70,)), ("E", (30,))],
+    "SPD 30": [("P", (30, 30))],
+    "SPD 70": [("P", (70, 70))],
+    "a network of all": [
+        ("O", (70, 93)),
+        ("O", (30, 70)),
+        ("P", (70, 70)),
+        ("P", (30, 30)),
+        ("E", (30,)),
+        ("E", (10, 900)),
+        ("E", (10,)),
+    ],
+}
+Step = Callable[[], object]
+OPTIMIZERS: dict[str, tuple[Callable[..., Step], Callable[..., Step]]] = {
+    "SGD": (
+        lambda p: optim.RiemannianSGD(p, lr=1e-9).step,
+        lambda p: geoopt.optim.RiemannianSGD(p, lr=1e-9).step,
+    ),
+    "SGD, momentum 0.9": (
+        lambda p: optim.RiemannianSGD(p, lr=1e-9, momentum=0.9).step,
+        lambda p: geoopt.optim.RiemannianSGD(p, lr=1e-9, momentum=0.9).step,
+    ),
+    "AMSGrad": (
+        lambda p: optim.RiemannianAMSGrad(p, lr=1e-9).step,
+        lambda p: geoopt.optim.RiemannianAdam(p, lr=1e-9, amsgrad=True).step,
+    ),
+}
+DIMS = ((93, 30), (93, 70, 50, 30), (512, 100))
+
+
+def parameters(case: str, dtype: torch.dtype, stiefel: type | None = None) -> list[Tensor]:
+    """The parameters of a case with random gradients, on geoopt's manifolds if one is given."""
+    generator = torch.Generator().manual_seed(0)
+    params: list[Tensor] = []
+    for kind, shape in CASES[case]:
+        A = torch.randn(shape, generator=generator, dtype=dtype)
+        if kind == "E":
+            p: Tensor = nn.Parameter(A)
+        elif kind == "O":
+            Q = torch.linalg.qr(A.mT)[0]
+            if stiefel:  # geoopt's matrices are tall
+                p = geoopt.ManifoldParameter(Q.contiguous(), manifold=stiefel())
+            else:
+                p = geometry.stiefel_parameter(Q.mT.contiguous())
+        else:
+            P = A @ A.mT / shape[0] + torch.eye(shape[0], dtype=dtype)
+            if stiefel:
+                p = geoopt.ManifoldParameter(P, manifold=geoopt.SymmetricPositiveDefinite())
+            else:
+                p = geometry.spd_parameter(P)
+        p.grad = torch.randn(p.shape, generator=generator, dtype=dtype)
+        params.append(p)
+    return params
+
+
+def alternate(ours: Step, theirs: Step, rounds: int = 60, block: int = 6) -> tuple[float, float]:
+    """Microseconds of the two: the shortest of many blocks of steps, in turn."""
+    best = [float("inf"), float("inf")]
+    for _ in range(rounds):
+        for i, side in enumerate((ours, theirs)):
+            start = time.perf_counter()
+            for _ in range(block):
+                side()
+            best[i] = min(best[i], (time.perf_counter() - start) / block)
+    return 1e6 * best[0], 1e6 * best[1]
+
+
+class Network(nn.Module):
+    """SPDNet at its smallest: S ↦ WSWᵀ, eigenvalues clamped, …, logarithm, linear."""
+
+    def __init__(self, dims: tuple[int, ...], dtype: torch.dtype) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList(
+            geometry.stiefel_parameter(nn.init.orthogonal_(torch.empty(m, n, dtype=dtype)))
+            for n, m in pairwise(dims)
+        )
+        self.linear = nn.Linear(dims[-1] ** 2, 10, dtype=dtype)
+
+    def forward(self, S: Tensor) -> Tensor:
+        """Logits `(..., 10)` of SPD matrices `(..., n, n)`."""
+        for W in self.weights:
+            S = linalg.clamp(W @ S @ W.mT, 1e-4)
+        return self.linear(linalg.log(S).flatten(-2))
+
+
+def share(dims: tuple[int, ...], name: str, dtype: torch.dtype, steps: int = 12) -> tuple[float, float]:
+    """Milliseconds of the optimiser and of the whole training step, batch 30, medians."""
+    torch.manual_seed(0)
+    model = Network(dims, dtype)
+    step = OPTIMIZERS[name][0](model)
+    X = geometry.sample_wishart(30, n=dims[0], dtype=dtype)
+    y = torch.randint(0, 10, (30,))
+    optimiser, total = [], []
+    for _ in range(steps):
+        start = time.perf_counter()
+        model.zero_grad()
+        functional.cross_entropy(model(X), y).backward()
+        middle = time.perf_counter()
+        step()
+        end = time.perf_counter()
+        optimiser.append(end - middle)
+        total.append(end - start)
+    return 1e3 * sorted(optimiser)[steps // 2], 1e3 * sorted(total)[steps // 2]
+
+
+def main() -> None:
+    """Write the page."""
+    torch.set_num_threads(1)
+    lines = [
+        "# Time of an optimiser's step",
+        "",
+        "Microseconds of a step of alem's optimisers, and how many times as long geoopt's take: on the "
+        "same parameters, and on those of its own manifolds, Stiefel with the canonical metric or with "
+        "the Euclidean one. Below ×1 geoopt is faster. geoopt's SPD retraction is of second order, "
+        "alem's is the exponential; its Euclidean Stiefel gradient is a different one, with other "
+        "learning rates. One thread, the two sides in turn, the shortest of many blocks.",
+        "",
+        f"Made by `python -m benchmarks.optimizers` on {platform.machine()}, torch {torch.__version__}, "
+        f"geoopt {geoopt.__version__}.",
+        "",
+    ]
+    for dtype in DTYPES:
+        label = str(dtype).removeprefix("torch.")
+        lines += [
+            f"## {label}",
+            "",
+            "| parameters | optimiser | alem, µs | geoopt, same | geoopt, its own | geoopt, Euclidean |",
+            "|---|---|---:|---:|---:|---:|",
+        ]
+        for case in CASES:
+            for name, (ours, theirs) in OPTIMIZERS.items():
+                times, cells = [], []
+                for stiefel in (None, geoopt.CanonicalStiefel, geoopt.EuclideanStiefel):
+                    if stiefel is geoopt.EuclideanStiefel and CASES[case][0][0] != "O":
+                        cells.append("")
+                        continue
+                    mine = ours(parameters(case, dtype))
+                    alem, other = alternate(mine, theirs(parameters(case, dtype, stiefel)))
+                    times.append(alem)
+                    cells.append(f"×{other / alem:.2f}")
+                row = f"| {case} | {name} | {min(times):.0f} | {' | '.join(cells)} |"
+                lines.append(row)
+                print(label, row, flush=True)
+        lines.append("")
+    lines += [
+        "## Share of a training step",
+        "",
+        "SPDNet (BiMap, ReEig, …, LogEig, linear), batch 30, forward, backward and step; medians.",
+        "",
+        "| dimensions | dtype | optimiser | step of the optimiser, ms | whole step, ms | share |",
+        "|---|---|---|---:|---:|---:|",
+    ]
+    for dims in DIMS:
+        for dtype in DTYPES:
+            for name in OPTIMIZERS:
+                part, whole = share(dims, name, dtype)
+                cells = ["→".join(map(str, dims)), str(dtype).removeprefix("torch."), name]
+                lines.append(f"| {' | '.join(cells)} | {part:.2f} | {whole:.1f} | {part / whole:.1%} |")
+                print(lines[-1], flush=True)
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

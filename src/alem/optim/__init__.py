@@ -1,0 +1,6 @@
+"""Optimisers for models whose parameters are vectors, orthonormal matrices and SPD matrices."""
+
+from alem.optim.amsgrad import RiemannianAMSGrad
+from alem.optim.sgd import RiemannianSGD
+
+__all__ = ["RiemannianAMSGrad", "RiemannianSGD"]

@@ -1,0 +1,150 @@
+"""What the optimisers have in common: groups, checks, and who takes which step.
+
+Euclidean parameters go to one fused kernel of torch for each dtype and device. The others move one
+by one through the methods of their manifold. A step asks for no value of a tensor on an accelerator.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any, overload
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from alem.linalg.errors import can_inspect
+from alem.optim.groups import manifold_of, parameter_groups
+
+Parameters = nn.Module | Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
+
+
+class NonFiniteGradientError(ArithmeticError):
+    """The gradient of a parameter on a manifold has a NaN or an infinity."""
+
+
+class RiemannianOptimizer(Optimizer, ABC):
+    """The loop over groups and parameters; a subclass states its two updates and its options.
+
+    ``params`` is a module, from which groups are made (:func:`alem.optim.groups.parameter_groups`), or
+    what torch accepts. Weight decay never touches a parameter on a manifold. A NaN or infinite gradient
+    of such a parameter raises :class:`NonFiniteGradientError` on the CPU, before any parameter has moved;
+    elsewhere, where asking would synchronise, and for Euclidean parameters it spreads as in torch.
+    """
+
+    def __init__(self, params: Parameters, defaults: dict[str, Any], metric_lr: float) -> None:
+        _require(0.0 <= metric_lr < math.inf, f"metric_lr must be finite and not negative, got {metric_lr}")
+        if isinstance(params, nn.Module):
+            groups = parameter_groups(params, defaults["lr"], defaults["weight_decay"], metric_lr)
+            _require(bool(groups), f"{type(params).__name__} has no parameters to optimise")
+            params = groups
+        else:
+            _require(
+                metric_lr == 1.0, "metric_lr needs the model, to see which parameters are its metrics'"
+            )
+        super().__init__(params, defaults)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group with its options; those it does not give are the defaults."""
+        super().add_param_group(param_group)
+        try:
+            self._check_group(self.param_groups[-1])
+        except (TypeError, ValueError):
+            del self.param_groups[-1]
+            raise
+
+    def _check_group(self, group: dict[str, Any]) -> None:
+        """Raise ValueError, with a sentence, unless the options of a group make sense."""
+        for option in ("lr", "weight_decay"):
+            value = float(group[option])
+            _require(0.0 <= value < math.inf, f"{option} must be finite and not negative, got {value}")
+        for p in group["params"]:
+            _require(not p.is_complex(), f"complex parameters are not supported, got {p.dtype}")
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Move every parameter that has a gradient; return what ``closure`` returned, if it is given."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        with torch.no_grad():
+            # All gradients are looked at before the first parameter moves.
+            work = [(group, *self._active(group)) for group in self.param_groups]
+            for group, flat, curved in work:
+                for params in flat.values():
+                    self._step_fused(params, group)
+                for p in curved:
+                    # A plain tensor: operations on a subclass cost more.
+                    self._manifold_step(p.detach(), p.grad, p.manifold, self.state[p], group)
+        return loss
+
+    @abstractmethod
+    def _euclidean_step(
+        self, params: list[Tensor], grads: list[Tensor], states: list[dict[str, Any]], group: dict[str, Any]
+    ) -> None:
+        """Update contiguous parameters of one dtype and device, in place."""
+
+    @abstractmethod
+    def _manifold_step(
+        self, x: Tensor, G: Tensor, manifold: Any, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        """Update a point of a manifold, in place; ``G`` is the Euclidean gradient."""
+
+    def _active(self, group: dict[str, Any]) -> tuple[dict[Any, list[Tensor]], list[Any]]:
+        """The Euclidean parameters that have a gradient, by dtype and device, and the others."""
+        flat: dict[Any, list[Tensor]] = {}
+        curved = []
+        for p in group["params"]:
+            grad = p.grad
+            if grad is None or not p.requires_grad:
+                continue
+            if grad.layout is not torch.strided:
+                raise ValueError(
+                    f"the gradient of a parameter of shape {tuple(p.shape)} is sparse; "
+                    f"{type(self).__name__} needs dense ones (sparse=False in nn.Embedding)"
+                )
+            if manifold_of(p) is None:
+                flat.setdefault((p.dtype, p.device), []).append(p)
+            else:
+                _require_finite(p, grad)
+                curved.append(p)
+        return flat, curved
+
+    def _step_fused(self, params: list[Tensor], group: dict[str, Any]) -> None:
+        """The Euclidean step, on copies of what is not contiguous: fused kernels read memory in order."""
+        dense = [p.contiguous() for p in params]
+        grads = [p.grad.contiguous() for p in params if p.grad is not None]
+        self._euclidean_step(dense, grads, [self.state[p] for p in params], group)
+        for p, q in zip(params, dense, strict=True):
+            if q is not p:
+                p.copy_(q)
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ValueError(message)
+
+
+def require_fraction(name: str, value: float) -> None:
+    """Raise ValueError unless 0 ≤ value < 1."""
+    _require(0.0 <= value < 1.0, f"{name} must be at least 0 and less than 1, got {value}")
+
+
+def _require_finite(p: Tensor, grad: Tensor) -> None:
+    # A sum that is finite proves that there is nothing else; only then are the entries asked.
+    if can_inspect(grad) and not math.isfinite(float(grad.sum())):
+        bad = int((~grad.isfinite()).sum())
+        if bad:
+            raise NonFiniteGradientError(
+                f"the gradient of a parameter of shape {tuple(p.shape)} on the manifold "
+                f"{manifold_of(p).name} has {bad} of {grad.numel()} entries that are NaN or infinite; no "
+                "parameter was moved. Find where they were made (torch.autograd.set_detect_anomaly), "
+                "lower the rate, or clip the gradients"
+            )
