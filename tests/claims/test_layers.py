@@ -1,7 +1,8 @@
-"""What the paper says of layers that needs no layer to check."""
+"""What the paper says of layers."""
 
 import numpy as np
 
+from alem import models
 from tests.claims import paper
 
 
@@ -15,3 +16,18 @@ def test_bimap_is_a_congruence():
     mapped = thin @ S @ thin.T
     np.testing.assert_allclose(mapped, mapped.T, atol=1e-14)
     assert np.linalg.eigvalsh(mapped)[0] > 0
+
+
+def test_cost_of_the_adaptive_logarithm_and_of_batch_norm():
+    """Section VII-B, on the deepest network of AFEW; it leaves out the batch norm after the last BiMap."""
+    dims = [512, 400, 300, 200, 100]
+
+    def numbers(**options: str) -> tuple[int, int]:
+        net = models.SPDNet(dims, 7, **options)
+        return sum(p.numel() for p in net.parameters()), sum(b.numel() for b in net.buffers())
+
+    learned, stored = numbers()
+    assert stored == 0
+    assert numbers(log="mul") == (learned + 100, 0)
+    norms = 400**2 + 300**2 + 200**2 + 100**2
+    assert numbers(norm="spdnetbn") == (learned + norms, norms)
