@@ -120,6 +120,17 @@ def test_geodesic_has_its_ends_and_constant_speed(name: str) -> None:
     close(m.geodesic(P, Q, 0.25), path[1])
 
 
+def test_bounded_exp_goes_the_same_way_and_less_far(name: str) -> None:
+    m = learned_metric(name, 4)
+    P = spd(5)
+    V = tangents(m, P)
+    length = m.norm(P, V)
+    close(m.bounded_exp(P, V, 2.0), m.exp(P, V / (1 + length / 2)[:, None, None]))
+    if m.is_complete:
+        assert (m.dist(P, m.bounded_exp(P, 1e6 * V, 2.0)) < 2).all()
+    assert torch.equal(m.bounded_exp(P, 0 * V, 2.0), m.exp(P, 0 * V))
+
+
 def test_mean_minimises_the_sum_of_squared_distances(name: str) -> None:
     m = learned_metric(name, 3)
     X, w = spd(6, n=3), torch.tensor([1.0, 2.0, 0.5, 0.0, 3.0, 1.0], dtype=torch.float64)
@@ -167,6 +178,7 @@ OPERATIONS = {
     "dist": lambda m, P, Q, V: m.dist(P, Q),
     "dist2": lambda m, P, Q, V: m.dist2(P, Q),
     "exp": lambda m, P, Q, V: m.exp(P, V),
+    "bounded_exp": lambda m, P, Q, V: m.bounded_exp(P, V, 0.5),
     "log": lambda m, P, Q, V: m.log(P, Q),
     "transport": lambda m, P, Q, V: m.transport(P, Q, V),
     "geodesic": lambda m, P, Q, V: m.geodesic(P, Q, 0.3),
@@ -245,7 +257,16 @@ def test_gradcheck_at_ties(name: str, operation: str) -> None:
     assert gradcheck(f, (P, Q, V, *parameters), fast_mode=slow, atol=1e-5, rtol=1e-3)
 
 
-CONTAIN_A_DERIVATIVE = ("inner", "norm", "exp", "log", "transport", "pushforward", "pullback")
+CONTAIN_A_DERIVATIVE = (
+    "inner",
+    "norm",
+    "exp",
+    "bounded_exp",
+    "log",
+    "transport",
+    "pushforward",
+    "pullback",
+)
 
 
 @pytest.mark.parametrize(("name", "operation"), CASES)

@@ -10,14 +10,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from alem.geometry import spd_parameter, stiefel_parameter
+from alem.geometry import Constrained, spd_parameter, stiefel_parameter
 from alem.linalg import InvalidMatrixError, NotPositiveDefiniteError
 
 from .conftest import spd
 from .test_manifolds import orthonormal
 
 
-class Layer(nn.Module):
+class Layer(Constrained):
     def __init__(self, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         self.weight = stiefel_parameter(orthonormal(3, 5, dtype=dtype))
@@ -104,6 +104,75 @@ def test_a_state_dict_is_saved_and_loaded_as_plain_tensors() -> None:
     other.load_state_dict(torch.load(file, weights_only=True))
     assert torch.equal(other.bias, layer.bias)
     assert other.bias.manifold.name == "SPD"
+
+
+def assert_constrained(layer: Layer) -> None:
+    assert layer.weight.manifold.name == "Stiefel"
+    assert layer.bias.manifold.name == "SPD"
+    assert list(layer.state_dict()) == ["weight", "bias"]
+
+
+@pytest.mark.parametrize("keep_vars", [False, True])
+def test_an_assigned_state_keeps_the_manifold(keep_vars: bool) -> None:
+    source, layer = Layer(torch.float64), nn.Sequential(Layer().requires_grad_(False))
+    layer[0].bias.requires_grad_(True)
+    state = {f"0.{key}": value for key, value in source.state_dict(keep_vars=keep_vars).items()}
+    layer.load_state_dict(state, assign=True)
+    assert_constrained(layer[0])
+    assert torch.equal(layer[0].weight, source.weight)
+    assert [p.requires_grad for p in layer.parameters()] == [False, True]
+
+
+def test_leaving_the_meta_device_keeps_the_manifold() -> None:
+    layer = Layer().to("meta")
+    assert_constrained(layer)
+    layer = layer.to_empty(device="cpu")
+    assert_constrained(layer)
+    assert not layer.weight.is_meta
+    layer.load_state_dict(Layer().state_dict())
+
+
+def test_swapped_parameters_keep_the_manifold_and_their_identity() -> None:
+    layer = Layer()
+    weight = layer.weight
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        layer.double().load_state_dict(Layer().state_dict())
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+    assert_constrained(layer)
+    assert layer.weight is weight
+    assert weight.dtype == torch.float64
+
+
+@pytest.mark.parametrize("assign", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_state_off_the_manifold_is_refused(dtype: torch.dtype, assign: bool) -> None:
+    """Beyond √eps of single precision, in which a state may have been made."""
+    layer, tolerance = Layer(dtype), torch.finfo(torch.float32).eps ** 0.5
+    before = {key: value.clone() for key, value in layer.state_dict().items()}
+
+    def load(**changes: Tensor) -> None:
+        nn.ModuleDict({"map": layer}).load_state_dict(
+            {f"map.{key}": value for key, value in {**before, **changes}.items()}, assign=assign
+        )
+
+    for excess in (1.1, -1.1):  # ‖(sW)(sW)ᵀ − I‖ = |s² − 1|√3
+        with pytest.raises(RuntimeError, match=r'"map.weight" is not on the manifold Stiefel: ‖WWᵀ − I‖'):
+            load(weight=before["weight"] * (1 + excess * tolerance / 3**0.5) ** 0.5)
+    with pytest.raises(RuntimeError, match=r'"map.bias" is not on the manifold SPD: it is not positive'):
+        load(bias=-before["bias"])
+    with pytest.raises(RuntimeError, match=r'"map.bias" is not on the manifold SPD: the skew part'):
+        load(bias=before["bias"] + 0.01 * torch.ones(3, 3, dtype=dtype).tril(-1))
+    with pytest.raises(RuntimeError, match=r'"map.weight" .* NaN'):
+        load(weight=torch.nan * before["weight"])
+    with pytest.raises(RuntimeError, match=r"size mismatch for map\.weight"):
+        load(weight=torch.eye(5, dtype=dtype))
+    assert_constrained(layer)
+    for key, value in layer.state_dict().items():
+        assert torch.equal(value, before[key])
+    for excess in (0.9, -0.9):
+        load(weight=before["weight"] * (1 + excess * tolerance / 3**0.5) ** 0.5)
 
 
 def test_dtype_and_back() -> None:

@@ -125,6 +125,22 @@ def test_there_is_one_second_moment_for_each_matrix() -> None:
         torch.testing.assert_close(w.detach(), b)
 
 
+def test_the_betas_may_be_a_list() -> None:
+    p, q = (nn.Parameter(torch.ones(2)) for _ in range(2))
+    for x, betas in ((p, (0.8, 0.9)), (q, [0.8, 0.9])):
+        x.grad = normal(2, dtype=torch.float32)
+        RiemannianAMSGrad([x], betas=betas).step()
+    assert torch.equal(p, q)
+
+
+def test_no_gradient_and_no_eps_is_no_step() -> None:
+    W = stiefel_parameter(orthonormal(2, 5))
+    before = W.detach().clone()
+    W.grad = torch.zeros_like(W)
+    RiemannianAMSGrad([W], eps=0.0).step()
+    torch.testing.assert_close(W.detach(), before)
+
+
 def test_the_mean_gradient_is_tangent() -> None:
     W = stiefel_parameter(orthonormal(2, 5))
     optimizer = RiemannianAMSGrad([W], lr=0.1)

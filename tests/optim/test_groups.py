@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import nn
 
+import alem.nn
 from alem import geometry
 from alem.geometry import stiefel_parameter
 from alem.optim import RiemannianAMSGrad, RiemannianSGD
@@ -91,3 +94,30 @@ def test_metric_lr_zero_freezes_the_metric(network: Network) -> None:
 def test_metric_lr_needs_a_model(network: Network) -> None:
     with pytest.raises(ValueError, match="needs the model"):
         RiemannianSGD(network.parameters(), lr=0.1, metric_lr=2.0)
+
+
+@pytest.mark.parametrize("way", ["assigned state", "meta device"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: alem.nn.BiMap(5, 4),
+        lambda: alem.nn.BiMap(4, 5),
+        lambda: alem.nn.LieBN(4, geometry.LogEuclidean()),
+        lambda: alem.nn.SPDNetBN(4),
+        lambda: alem.nn.SPDBN(4),
+        lambda: alem.nn.GyroMLR(4, 3, geometry.AffineInvariant()),
+        lambda: alem.nn.RResBlock(4, geometry.LogEuclidean()),
+    ],
+    ids=["BiMap", "BiMap up", "LieBN", "SPDNetBN", "SPDBN", "GyroMLR", "RResBlock"],
+)
+def test_layers_keep_their_parameters_on_manifolds(make: Callable[[], nn.Module], way: str) -> None:
+    layer, state = make(), make().state_dict()
+    if way == "meta device":
+        layer.to("meta").to_empty(device="cpu").load_state_dict(state)
+    else:
+        layer.load_state_dict(state, assign=True)
+    (group,) = (
+        g for g in RiemannianSGD(layer, lr=0.1, weight_decay=0.5).param_groups if g["name"] == "manifold"
+    )
+    (p,) = group["params"]
+    p.manifold.assert_check_point_on_manifold(p.detach())

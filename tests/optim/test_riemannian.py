@@ -357,11 +357,64 @@ def test_a_gradient_that_is_not_finite_moves_nothing(make: Factory, manifold: st
         optimizer.step()
     assert torch.equal(weight, torch.ones(2))
     assert torch.equal(p, before)
-    # a sum may overflow where no entry does
-    p.grad = torch.full_like(p, 1e308)
-    if manifold == "stiefel" and optimizer.defaults.get("momentum") == 0.0:
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("manifold", ["stiefel", "spd"])
+def test_a_gradient_too_large_to_square_moves_nothing(
+    make: Factory, manifold: str, dtype: torch.dtype
+) -> None:
+    weight = nn.Parameter(torch.ones(2))
+    start = orthonormal(2, 4, dtype=dtype) if manifold == "stiefel" else spd(n=3, dtype=dtype)
+    p = stiefel_parameter(start) if manifold == "stiefel" else spd_parameter(start)
+    limit = torch.finfo(dtype).max ** 0.5 / 2**10 / float(p.detach().norm())
+    optimizer = make([weight, p], lr=0.1)
+    direction = normal(*p.shape, dtype=dtype)
+    direction /= direction.norm()
+    weight.grad = torch.ones(2)
+    before = p.detach().clone()
+    for size in (1.1 * limit, 1e4 * limit, 0.4 * torch.finfo(dtype).max):
+        p.grad = size * direction
+        with pytest.raises(NonFiniteGradientError, match="too large to square"):
+            optimizer.step()
+    assert torch.equal(weight, torch.ones(2))
+    assert torch.equal(p, before)
+    for size in (0.9 * limit, 1.0, 1.0):  # just inside, and then back to what is usual
+        p.grad = size * direction
         optimizer.step()
+        assert bool(p.isfinite().all())
         p.manifold.assert_check_point_on_manifold(p.detach())
+
+
+def test_a_large_gradient_of_a_small_matrix_is_no_error(make: Factory) -> None:
+    """What is squared is ‖G‖‖P‖."""
+    P = spd_parameter(1e-20 * spd(n=3, dtype=torch.float32))
+    P.grad = 1e20 * normal(3, 3, dtype=torch.float32)
+    before = P.detach().clone()
+    make([P], lr=0.01).step()
+    assert bool(P.isfinite().all())
+    assert not torch.equal(P, before)
+
+
+def test_state_follows_the_model_to_another_dtype(make: Factory) -> None:
+    model = Network()
+    optimizer = make(model)
+    train(model, optimizer, 2)
+    other = copy.deepcopy(model).float().double()
+    again = make(other)
+    again.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    model.float().double()  # the state stays as it is: it is not looked at before a step
+    train(model, optimizer, 2)
+    train(other, again, 2)
+    assert_same_state(model.parameters(), other.parameters())
+
+    model.float()
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
+    optimizer.step()
+    for p, state in optimizer.state.items():
+        moments = [value.dtype for key, value in state.items() if key != "step"]
+        assert all(dtype == p.dtype == torch.float32 for dtype in moments)
 
 
 def test_a_sparse_gradient_is_refused(make: Factory) -> None:

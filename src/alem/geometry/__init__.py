@@ -25,7 +25,7 @@ from alem.geometry.diffeo import (
     SpectralChart,
 )
 from alem.geometry.metric import Metric
-from alem.geometry.parameters import spd_parameter, stiefel_parameter
+from alem.geometry.parameters import Constrained, spd_parameter, stiefel_parameter
 from alem.geometry.pullback import InnerProduct, PullbackMetric
 from alem.geometry.rank_log import NotADiffeomorphismWarning, RankLog
 from alem.geometry.sampling import sample_log_normal, sample_wishart
@@ -39,6 +39,7 @@ __all__ = [
     "AffineInvariant",
     "BuresWasserstein",
     "CholeskyLog",
+    "Constrained",
     "Diffeo",
     "GapLog",
     "GapLogEuclidean",

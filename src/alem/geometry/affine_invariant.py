@@ -13,7 +13,7 @@ from torch import Tensor
 
 from alem import linalg
 from alem.geometry import frechet
-from alem.geometry.metric import Metric
+from alem.geometry.metric import Metric, bounded, root
 from alem.linalg.errors import can_inspect
 
 
@@ -36,6 +36,12 @@ class AffineInvariant(Metric):
         """L exp(L⁻¹VL⁻ᵀ) Lᵀ."""
         L = linalg.cholesky(P)
         return linalg.unwhiten(L, linalg.exp(linalg.whiten(L, V)))
+
+    def bounded_exp(self, P: Tensor, V: Tensor, limit: float) -> Tensor:
+        L = linalg.cholesky(P)
+        Y = linalg.whiten(L, V)
+        length = root(Y.square().sum((-2, -1)))
+        return linalg.unwhiten(L, linalg.exp(bounded(Y, length, limit)))
 
     def log(self, P: Tensor, Q: Tensor) -> Tensor:
         """L log(L⁻¹QL⁻ᵀ) Lᵀ."""

@@ -192,6 +192,7 @@ class AdaptiveCholeskyLog(CholeskyLog):
 
     def __init__(self, n: int) -> None:
         super().__init__()
+        self.n = n
         self.theta = nn.Parameter(torch.zeros(n))
 
     def _stretch(self, Z: Tensor, sign: float) -> Tensor:

@@ -2,8 +2,9 @@
 
 Beside geoopt's methods each has three in which work is shared, which :mod:`alem.optim` prefers where it
 finds them: ``gradient``, the Riemannian gradient g with ⟨g, g⟩; ``descend``, the retraction of −rate·g;
-and ``carry``, the retraction of −rate·v with v transported. Only the checks ask for the values of a
-tensor, so that a step does not synchronise an accelerator.
+and ``carry``, the retraction of −rate·v with v transported. A number that belongs to a matrix is a Python
+float where it is for one matrix on the CPU, where a kernel costs more than a look, and a tensor
+`(..., 1, 1)` elsewhere, so that a step does not synchronise an accelerator.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from alem.linalg.errors import can_inspect
 __all__ = ["SPD", "ManifoldParameter", "Stiefel"]
 
 _AIM = AffineInvariant()
+Number = float | Tensor
 
 
 class Stiefel(Manifold):  # type: ignore[misc]
@@ -43,14 +45,15 @@ class Stiefel(Manifold):  # type: ignore[misc]
             return self.egrad2rgrad(x.mT, u.mT).mT
         return _add_product(u, x @ u.mT, x, alpha=-1.0)
 
-    def gradient(self, x: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-        """g = G − WGᵀW and ⟨g, g⟩ `(..., 1, 1)`, in which gWᵀ = GWᵀ − WGᵀ."""
+    def gradient(self, x: Tensor, u: Tensor) -> tuple[Tensor, Number]:
+        """g = G − WGᵀW and ⟨g, g⟩ = ‖g‖² − ½‖gWᵀ‖², in which gWᵀ = GWᵀ − WGᵀ."""
         if not _is_wide(x):
             g, square = self.gradient(x.mT, u.mT)
             return g.mT, square
         A = x @ u.mT
         g = _add_product(u, A, x, alpha=-1.0)
-        return g, torch.sub(_square(g), _square(A - A.mT), alpha=0.5)
+        along, within = _norm(g), _norm(A - A.mT)
+        return g, along * along - 0.5 * within * within
 
     def inner(self, x: Tensor, u: Tensor, v: Tensor | None = None, *, keepdim: bool = False) -> Tensor:
         """tr U(I − ½WᵀW)Vᵀ `(...)`."""
@@ -76,9 +79,10 @@ class Stiefel(Manifold):  # type: ignore[misc]
     def retr(self, x: Tensor, u: Tensor) -> Tensor:
         """Q of W + V = LQ, L lower triangular with a positive diagonal; V is the tangent part of ``u``.
 
-        LLᵀ = I + VVᵀ by Cholesky, which loses eps·‖V‖² of orthonormality, and a Newton–Schulz step,
-        which squares the loss. V is shortened to √p·eps^{−¼}/20 where it is longer, so that the loss is
-        small enough to be squared away: on average a turn of 70° in single precision, of 89.9° in double.
+        L is the Cholesky factor of (W + V)(W + V)ᵀ = I + VVᵀ, which loses eps·‖V‖² of orthonormality, and
+        a Newton–Schulz step squares the loss. V is shortened to √p·eps^{−¼}/20 where it is longer, so that
+        the loss is small enough to be squared away: on average a turn of 70° in single precision, of 89.9°
+        in double.
         """
         if not _is_wide(x):
             return self.retr(x.mT, u.mT).mT
@@ -86,13 +90,13 @@ class Stiefel(Manifold):  # type: ignore[misc]
 
     expmap = retr  # as geoopt's: the geodesic would cost the exponential of a 2p×2p matrix
 
-    def descend(self, x: Tensor, u: Tensor, rate: float | Tensor) -> Tensor:
+    def descend(self, x: Tensor, u: Tensor, rate: Number) -> Tensor:
         """retr(−rate·g) with g = G − WGᵀW, which is tangent already."""
         if not _is_wide(x):
             return self.descend(x.mT, u.mT, rate).mT
         return _retract(x, self.egrad2rgrad(x, u), rate)
 
-    def carry(self, x: Tensor, v: Tensor, rate: float | Tensor) -> tuple[Tensor, Tensor]:
+    def carry(self, x: Tensor, v: Tensor, rate: Number) -> tuple[Tensor, Tensor]:
         """retr(−rate·V) for tangent V, and V transported there."""
         if not _is_wide(x):
             y, v = self.carry(x.mT, v.mT, rate)
@@ -135,11 +139,12 @@ class SPD(Manifold):  # type: ignore[misc]
         """P sym(G) P from the Euclidean gradient G."""
         return linalg.unwhiten(x, linalg.symmetrize(u))
 
-    def gradient(self, x: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-        """g = P sym(G) P and ⟨g, g⟩ = ‖Lᵀ sym(G) L‖² `(..., 1, 1)`."""
+    def gradient(self, x: Tensor, u: Tensor) -> tuple[Tensor, Number]:
+        """g = P sym(G) P and ⟨g, g⟩ = ‖Lᵀ sym(G) L‖²."""
         L = _factor(x)
         Y = L.mT @ linalg.symmetrize(u) @ L
-        return linalg.unwhiten(L, Y), _square(Y)
+        length = _norm(Y)
+        return linalg.unwhiten(L, Y), length * length
 
     def inner(self, x: Tensor, u: Tensor, v: Tensor | None = None, *, keepdim: bool = False) -> Tensor:
         """tr P⁻¹UP⁻¹V `(...)`."""
@@ -171,19 +176,20 @@ class SPD(Manifold):  # type: ignore[misc]
         B, _, _ = _root_of_exp(L, linalg.whiten(L, -u), 1.0)
         return _lift(B @ B.mT)
 
-    def descend(self, x: Tensor, u: Tensor, rate: float | Tensor) -> Tensor:
+    def descend(self, x: Tensor, u: Tensor, rate: Number) -> Tensor:
         """P − τg + ½τ²gP⁻¹g, g = P sym(G) P: the exponential of −τg to second order, without its cost.
 
         Positive definite, being ½(P + (P − τg)P⁻¹(P − τg)). τ is the rate, or less where the length of the
         step would exceed 1: so far the polynomial falls where the exponential does.
         """
         H = linalg.symmetrize(u) @ x
-        square = (H * H.mT).sum((-2, -1), keepdim=True)  # of the length of g
-        tau = square.clamp_(min=torch.finfo(x.dtype).tiny).rsqrt_().clamp_(max=rate)
+        square = (H * H.mT).sum((-2, -1), keepdim=True)  # of the length of g, or rounding below zero
+        length = math.sqrt(max(square.item(), 0.0)) if _is_one_on_cpu(x) else square.clamp_(min=0.0).sqrt_()
+        H = H * _shortened(rate, length, 1.0)
         A = x @ H
-        return _lift((A @ H).mul_(0.5 * tau).sub_(A).mul_(tau).add_(x))
+        return _lift(_add_product(x, A, H, alpha=0.5).sub_(A))
 
-    def carry(self, x: Tensor, v: Tensor, rate: float | Tensor) -> tuple[Tensor, Tensor]:
+    def carry(self, x: Tensor, v: Tensor, rate: Number) -> tuple[Tensor, Tensor]:
         """retr(−rate·V), and V as far as it counts, parallel along the geodesic whose velocity it is."""
         L = _factor(x)
         B, values, _ = _root_of_exp(L, linalg.whiten(L, v), rate)
@@ -218,7 +224,7 @@ class SPD(Manifold):  # type: ignore[misc]
     ) -> tuple[bool, str | None]:
         if not bool(linalg.is_positive_definite(x).all()):
             return False, "it is not positive definite"
-        return self._check_vector_on_tangent(x, x, atol=atol, rtol=rtol)
+        return self._check_vector_on_tangent(x, x, atol=0.0, rtol=max(atol, rtol))
 
     def _check_vector_on_tangent(
         self, x: Tensor, u: Tensor, *, atol: float = 1e-5, rtol: float = 1e-5
@@ -242,20 +248,38 @@ def _add_product(C: Tensor, A: Tensor, B: Tensor, beta: float = 1.0, alpha: floa
     return torch.add(beta * C, A @ B, alpha=alpha)
 
 
-def _square(V: Tensor) -> Tensor:
-    """‖V‖²_F `(..., 1, 1)`."""
-    return torch.linalg.vector_norm(V, dim=(-2, -1), keepdim=True).square_()
+def _is_one_on_cpu(x: Tensor) -> bool:
+    return x.ndim == 2 and can_inspect(x)
 
 
-def _retract(W: Tensor, V: Tensor, rate: float | Tensor) -> Tensor:
+def _norm(V: Tensor) -> Number:
+    """‖V‖_F."""
+    if _is_one_on_cpu(V):
+        return torch.linalg.vector_norm(V).item()
+    return torch.linalg.vector_norm(V, dim=(-2, -1), keepdim=True)
+
+
+def _shortened(rate: Number, length: Number, longest: float) -> Number:
+    """The rate, or longest/length where that is less; ``length`` may be overwritten."""
+    if isinstance(length, Tensor):
+        return length.reciprocal_().mul_(longest).clamp_(max=rate)
+    if length == 0.0:
+        return rate
+    return rate.clamp(max=longest / length) if isinstance(rate, Tensor) else min(rate, longest / length)
+
+
+def _retract(W: Tensor, V: Tensor, rate: Number) -> Tensor:
     """Q of W − τV = LQ for wide W and tangent V, τ the rate or less: see :meth:`Stiefel.retr`."""
     longest = math.sqrt(W.shape[-2]) * torch.finfo(W.dtype).eps ** -0.25 / 20
-    inverse_length = torch.linalg.vector_norm(V, dim=(-2, -1), keepdim=True).reciprocal_()
-    V = V * inverse_length.mul_(longest).clamp_(max=rate)
-    eye = _eye_like(W)
-    L, _ = try_cholesky(_add_product(eye, V, V.mT))
-    # The inverse of the small factor and a product are much faster than to solve for n columns.
-    return _polish(torch.linalg.solve_triangular(L, eye, upper=False) @ (W - V))
+    length = _norm(V)
+    # A step of length 1 at most loses rounding and no more: there is nothing to polish, if one can see it.
+    is_short = isinstance(length, float) and isinstance(rate, float) and rate * length <= 1.0
+    tau = _shortened(rate, length, longest)
+    Y = W - V * tau if isinstance(tau, Tensor) else torch.sub(W, V, alpha=tau)
+    L, _ = try_cholesky(Y @ Y.mT)
+    # QᵀLᵀ = Yᵀ: solved from this side it takes a fraction of the time.
+    Q = torch.linalg.solve_triangular(L.mT, Y.mT, upper=True, left=False).mT
+    return Q if is_short else _polish(Q)
 
 
 def _polish(Q: Tensor) -> Tensor:
@@ -266,13 +290,13 @@ def _polish(Q: Tensor) -> Tensor:
 def _factor(P: Tensor) -> Tensor:
     """As :func:`linalg.cholesky`, of which it skips what a symmetric matrix on the CPU does not need."""
     if can_inspect(P):
-        L, failed = try_cholesky(P)
-        if not bool(failed.any()):
+        L, info = try_cholesky(P)
+        if not _any(info):
             return L
     return linalg.cholesky(P)
 
 
-def _root_of_exp(L: Tensor, Y: Tensor, rate: float | Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _root_of_exp(L: Tensor, Y: Tensor, rate: Number) -> tuple[Tensor, Tensor, Tensor]:
     """B with BBᵀ = L exp(−rate·Y) Lᵀ and BUᵀ = L exp(−rate·Y/2), Y = U diag(y) Uᵀ; y `(..., 1, n)`; U.
 
     y is bounded so that |rate·y| is at most ln(1/eps)/10: see :meth:`SPD.retr`.
@@ -298,11 +322,15 @@ def _lift(P: Tensor) -> Tensor:
     t = diagonal.sum(-1, keepdim=True).mul_(10 * torch.finfo(P.dtype).eps)
     lowered = P.clone()
     lowered.diagonal(dim1=-2, dim2=-1).sub_(t)
-    _, failed = try_cholesky(lowered)
-    if can_inspect(failed) and not bool(failed.any()):
-        return P
-    diagonal.addcmul_(t, (failed != 0)[..., None], value=2.0)
+    _, info = try_cholesky(lowered)
+    if not can_inspect(info) or _any(info):
+        diagonal.addcmul_(t, (info != 0)[..., None], value=2.0)
     return P
+
+
+def _any(info: Tensor) -> bool:
+    """Whether a number is not zero."""
+    return bool(info.item() if info.ndim == 0 else info.any())
 
 
 def _within(what: str, error: Tensor, tolerance: float) -> tuple[bool, str | None]:

@@ -64,6 +64,10 @@ class Metric(nn.Module, ABC):
         """The point at time t of the geodesic with P at 0 and Q at 1; t broadcasts against `(...)`."""
         return self.exp(P, time_like(t, P) * self.log(P, Q))
 
+    def bounded_exp(self, P: Tensor, V: Tensor, limit: float) -> Tensor:
+        """Exp_P(V/(1 + ‖V‖_P/c)), less than c = ``limit`` away from P however long V is."""
+        return self.exp(P, bounded(V, self.norm(P, V), limit))
+
     def variance(self, X: Tensor, mean: Tensor | None = None, weights: Tensor | None = None) -> Tensor:
         """Σ w_i d²(M, X_i) / Σ w_i over dimension −3, M the Fréchet mean unless given `(..., n, n)`."""
         M = self.mean(X, weights) if mean is None else mean
@@ -106,6 +110,11 @@ def root(x: Tensor) -> Tensor:
     """√x with gradient 0 where x is 0, or negative by rounding: the distance of a point to itself."""
     zero = x <= 0
     return torch.where(zero, 0.0, torch.where(zero, 1.0, x).sqrt())
+
+
+def bounded(V: Tensor, length: Tensor, limit: float) -> Tensor:
+    """V/(1 + length/limit), for lengths `(...)` of the tangent vectors V."""
+    return V * (limit / (limit + length))[..., None, None]
 
 
 def time_like(t: float | Tensor, P: Tensor) -> Tensor:

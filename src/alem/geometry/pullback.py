@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from alem.geometry.diffeo import Diffeo
-from alem.geometry.metric import Metric, normalized_weights, time_like
+from alem.geometry.metric import Metric, bounded, normalized_weights, root, time_like
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,11 @@ class PullbackMetric(Metric):
     def exp(self, P: Tensor, V: Tensor) -> Tensor:
         X, W = self.diffeo.jet(P, V)
         return self.unchart(X + W, self.diffeo.branch(P))
+
+    def bounded_exp(self, P: Tensor, V: Tensor, limit: float) -> Tensor:
+        X, W = self.diffeo.jet(P, V)
+        step = bounded(W, root(self.inner_product(W, W)), limit)
+        return self.unchart(X + step, self.diffeo.branch(P))
 
     def log(self, P: Tensor, Q: Tensor) -> Tensor:
         return self.diffeo.displacement(P, self.chart(Q))

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from alem.linalg.errors import can_inspect
 from alem.optim import moves
 from alem.optim.riemannian import Parameters, RiemannianOptimizer, require_fraction
 
@@ -21,6 +22,8 @@ class RiemannianAMSGrad(RiemannianOptimizer):
     lr·metric_lr and only Euclidean parameters of two dimensions or more decay. Bécigneul, Ganea 2019,
     "Riemannian adaptive optimization methods".
     """
+
+    _moment = "exp_avg"
 
     def __init__(
         self,
@@ -57,7 +60,7 @@ class RiemannianAMSGrad(RiemannianOptimizer):
         steps, m, w, v = (
             [state[key] for state in states] for key in ("step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq")
         )
-        torch._foreach_add_(steps, 1)
+        _count(steps)
         torch._fused_adam_(
             params,
             grads,
@@ -79,18 +82,44 @@ class RiemannianAMSGrad(RiemannianOptimizer):
     ) -> None:
         g, square = moves.gradient(manifold, x, G)
         if not state:
-            _start(state, g, square, torch.float64)  # so that 1 − βᵗ keeps its digits
-        step, m, w, v = state["step"], state["exp_avg"], state["exp_avg_sq"], state["max_exp_avg_sq"]
-        beta1, beta2 = group["betas"]
-        m.lerp_(g, 1 - beta1)
-        w.lerp_(square, 1 - beta2)
-        torch.maximum(v, w, out=v)
-        t = step.add_(1)
-        scale = v.div(torch.rsub(torch.pow(beta2, t), 1)).sqrt_().add_(group["eps"])
-        rate = scale.mul_(torch.rsub(torch.pow(beta1, t), 1)).reciprocal_().mul_(group["lr"])
-        y, transported = moves.carry(manifold, x, m, rate)
+            second = g.new_zeros(1, 1) if isinstance(square, float) else square
+            _start(state, g, second, torch.float64)  # so that 1 − βᵗ keeps its digits
+        m = state["exp_avg"].lerp_(g, 1 - group["betas"][0])
+        y, transported = moves.carry(manifold, x, m, _rate(square, state, group))
         x.copy_(y)
         m.copy_(transported)
+
+
+def _count(steps: list[Tensor]) -> None:
+    """Raise the counts; on the CPU by hand, where the kernel takes several times as long."""
+    if can_inspect(steps[0]):
+        for step in steps:
+            step.fill_(step.item() + 1)
+    else:
+        torch._foreach_add_(steps, 1)
+
+
+def _rate(square: float | Tensor, state: dict[str, Any], group: dict[str, Any]) -> float | Tensor:
+    """lr / (1 − β₁ᵗ) / (√v̂ + eps) after the count and the second moments have moved.
+
+    A float if ``square`` is: one kernel for a single number costs more than all of the arithmetic.
+    """
+    step, w, v = state["step"], state["exp_avg_sq"], state["max_exp_avg_sq"]
+    (beta1, beta2), eps, lr = group["betas"], group["eps"], group["lr"]
+    if isinstance(square, float):
+        t = step.item() + 1
+        step.fill_(t)
+        mean = beta2 * w.item() + (1 - beta2) * square
+        largest = max(v.item(), mean)
+        w.fill_(mean)
+        v.fill_(largest)
+        scale = (1 - beta1**t) * (math.sqrt(largest / (1 - beta2**t)) + eps)
+        return float(lr) / scale if scale else 0.0  # no gradient so far and no eps
+    step.add_(1)
+    w.lerp_(square, 1 - beta2)
+    torch.maximum(v, w, out=v)
+    scale = v.div(torch.rsub(torch.pow(beta2, step), 1)).sqrt_().add_(eps)
+    return scale.mul_(torch.rsub(torch.pow(beta1, step), 1)).reciprocal_().mul_(lr)
 
 
 def _start(state: dict[str, Any], first: Tensor, second: Tensor, count: torch.dtype) -> None:

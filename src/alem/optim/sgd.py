@@ -20,6 +20,8 @@ class RiemannianSGD(RiemannianOptimizer):
     descent on Riemannian manifolds".
     """
 
+    _moment = "momentum_buffer"
+
     def __init__(
         self,
         params: Parameters,
