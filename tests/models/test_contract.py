@@ -49,11 +49,6 @@ NETWORKS = (
     "trace_norm",
     "dropout",
 )
-# The metric of a residual block matters by its geodesics, which a linear function of the chart keeps.
-UNMOVED = {
-    "rresnet/alcm": ("layers.block.metric.diffeo.theta",),
-    "rresnet/sinh": ("layers.block.metric.diffeo.theta[0]",),
-}
 
 
 def case(kind: str) -> LayerCase:
@@ -61,7 +56,6 @@ def case(kind: str) -> LayerCase:
         lambda: network(kind),
         spd(BATCH, n=DIMS[0]),
         spd=False,
-        unmoved=UNMOVED.get(kind, ()),
     )
 
 
@@ -190,7 +184,11 @@ BAD = [
     ({"head": "gyro", "log": "mul"}, "gyro head.*log="),
     ({"head": "gyro", "chart_norm": True}, "gyro head.*chart_norm="),
     ({"head": "gyro", "dropout": 0.1}, "gyro head.*dropout="),
+    ({"head": "gyro", "vec": "vech"}, "gyro head.*vec="),
     ({"head": "gyro", "n_classes": 0}, "n_classes=0"),
+    ({"n_classes": 0}, "n_classes=0"),
+    ({"dims": (4.0, 3)}, "dims must be sizes"),
+    ({"metric": "lme"}, "no metric is called 'lme'"),
     ({"eps": 0.0}, "eps must be positive"),
 ]
 
@@ -206,6 +204,36 @@ def test_bad_arguments_of_the_residual_network_are_named() -> None:
         RResNet(DIMS, CLASSES, "bwm")
     with pytest.raises(ValueError, match="dims must be sizes"):
         RResNet((), CLASSES, "lem")
+    with pytest.raises(ValueError, match="n_classes=0"):
+        RResNet(DIMS, 0, "lem")
+    with pytest.raises(ValueError, match="limit must be positive"):
+        RResNet(DIMS, CLASSES, "lem", limit=-1.0)
+
+
+def test_a_norm_is_made_for_each_size_and_not_given() -> None:
+    with pytest.raises(TypeError, match="lambda n: SPDBN"):
+        SPDNet(DIMS, CLASSES, norm=LieBN(3, geometry.metric("lem")))
+
+
+def test_the_head_can_be_replaced() -> None:
+    net = SPDNet(DIMS, CLASSES)
+    net.layers.head = nn.Linear(net.layers.head.in_features, 9)
+    assert net(spd(2, n=DIMS[0], dtype=torch.float32)).shape == (2, 9)
+    assert " 9 " in net.summary().splitlines()[-3]
+
+
+def test_a_domain_that_no_norm_takes_is_refused() -> None:
+    with pytest.raises(ValueError, match="none of the layers takes one"):
+        SPDNet(DIMS, CLASSES)(spd(2, n=DIMS[0], dtype=torch.float32), domain=0)
+
+
+@pytest.mark.parametrize("limit", [1.0, None])
+def test_the_residual_network_scales_its_input_when_asked(limit: float | None) -> None:
+    torch.manual_seed(0)
+    net = RResNet(DIMS, CLASSES, "lem", limit=limit, trace_norm=True).double().eval()
+    X = spd(3, n=DIMS[0])
+    torch.testing.assert_close(net(X), net(1e-3 * X))
+    assert net.layers.block.limit == limit
 
 
 def test_a_metric_is_given_by_name_object_or_function_and_each_layer_has_its_own() -> None:

@@ -171,3 +171,99 @@ def test_copies_of_a_fused_run_use_their_own_layers() -> None:
             clone[1].diffeo.theta.fill_(0.5)
         assert (clone(X) - before).abs().max() > 0.01
         torch.testing.assert_close(fused(X).detach(), before)
+
+
+def test_children_may_be_replaced_after_fusing() -> None:
+    fused = nn.fuse(Sequential(nn.ReEig(), nn.LogEig(), nn.Vech(), torch.nn.Linear(10, 3))).double()
+    X = spd(2)
+    assert fused(X).shape == (2, 3)
+    setattr(fused, "3", torch.nn.Linear(10, 7).double())
+    assert fused(X).shape == (2, 7)
+    before = fused(X)
+    fused[1].diffeo = geometry.MatrixLog(2.0)
+    assert (fused(X) - before).abs().max() > 0.01
+    fused.add_module("last", torch.nn.Linear(7, 2).double())
+    assert fused(X).shape == (2, 2)
+    head = fused[:3]
+    torch.testing.assert_close(head(X), nn.Vech()(fused[1](X)))
+
+
+def test_a_replica_uses_its_own_parameters() -> None:
+    fused = nn.fuse(Sequential(nn.ReEig(), nn.ALog(4, "sinh"))).double()
+    replica = fused._replicate_for_data_parallel()
+    log = copy.deepcopy(fused[1])
+    with torch.no_grad():
+        log.diffeo.theta.fill_(0.5)
+    replica._modules = {"0": fused[0], "1": log}
+    X = spd(2)
+    torch.testing.assert_close(replica(X), log(X))
+
+
+def test_what_a_subclass_does_differently_is_not_passed_over() -> None:
+    class Doubled(nn.LogEig):
+        def forward(self, X: torch.Tensor) -> torch.Tensor:
+            return 2 * super().forward(X)
+
+    class Residual(Sequential):
+        def forward(self, X: torch.Tensor) -> torch.Tensor:
+            return X + super().forward(X)
+
+    X = spd(3)
+    for run in (Sequential(nn.ReEig(), Doubled()), Residual(nn.ReEig(), nn.LogEig())):
+        torch.testing.assert_close(nn.fuse(run)(X), run(X))
+    patched = Sequential(nn.ReEig(), nn.LogEig())
+    patched[1].forward = lambda X: 3 * X  # type: ignore[method-assign]
+    torch.testing.assert_close(nn.fuse(patched)(X), 3 * X)
+
+
+def test_hooks_are_called() -> None:
+    calls = []
+
+    def hook(module: torch.nn.Module, *_: object) -> None:
+        calls.append(type(module).__name__)
+
+    fused = nn.fuse(Sequential(nn.BiMap(4, 4), nn.ReEig(), nn.LogEig(), nn.ExpEig())).double()
+    X = spd(2)
+    handles = [layer.register_forward_hook(hook) for layer in (fused[0], fused[2])]
+    expected = fused(X)
+    assert calls == ["BiMap", "LogEig"]
+    for handle in handles:
+        handle.remove()
+    torch.testing.assert_close(fused(X), expected)
+    assert calls == ["BiMap", "LogEig"]
+    plain = Sequential(nn.ReEig(), nn.LogEig()).double()
+    plain.register_forward_hook(hook)
+    nn.fuse(plain)(X)
+    assert calls[2:] == ["Sequential"]
+
+
+def test_a_layer_that_is_left_alone_is_called_itself() -> None:
+    fused = nn.fuse(Sequential(nn.BiMap(4, 4), nn.LieBN(4, METRIC["gap"]), nn.BiMap(4, 3), nn.LogEig()))
+    assert fused._stages == list(fused)
+
+
+def test_a_layer_that_is_there_twice_works_twice() -> None:
+    norm = nn.LieBN(4, geometry.LogEuclidean(), momentum=0.5).double()
+    run = Sequential(norm, norm, nn.LogEig())
+    shared = Sequential(nn.ReEig(), nn.LogEig())
+    both = torch.nn.ModuleDict({"a": shared, "b": shared})
+    X = spd(6)
+    expected = copy.deepcopy(run)(X)
+    fused = nn.fuse(run)
+    torch.testing.assert_close(fused(X), expected)
+    assert len(fused) == 3
+    made = nn.fuse(both)
+    assert made["a"] is made["b"]
+
+
+def test_the_mode_is_kept() -> None:
+    run = Sequential(nn.LieBN(4, geometry.LogEuclidean()), nn.LogEig())
+    assert nn.fuse(run).training
+    assert not nn.fuse(run.eval()).training
+    assert not run[0].training
+
+
+def test_a_domain_that_nobody_takes_is_refused() -> None:
+    fused = nn.fuse(Sequential(nn.ReEig(), nn.LogEig())).double()
+    with pytest.raises(ValueError, match="none of the layers takes one"):
+        fused(spd(3), domain=torch.tensor([0, 1, 0]))

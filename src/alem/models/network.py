@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from alem import geometry
 from alem.geometry import Metric
-from alem.nn import BiMap, ReEig, fuse
+from alem.nn import BiMap, ReEig, TraceNorm, fuse
 
 MetricChoice = str | Metric | Callable[[int], Metric]
 
@@ -39,12 +39,17 @@ class Network(nn.Module):
         """Matrices `(..., n, n)` to logits `(..., n_classes)`; ``domain`` is for layers that take one."""
         return self.layers(X, domain)
 
+    def _output(self, name: str, module: nn.Module) -> str:
+        if isinstance(module, nn.Linear):  # the layer that users replace
+            return f"{module.out_features}"
+        return self._outputs.get(name, "")
+
     def summary(self) -> str:
         """A table of the layers: what each puts out, its geometry, and how many numbers it learns."""
         rows = [("layer", "kind", "output", "geometry", "parameters")]
         for name, module in self.layers.named_children():
             kind, count = type(module).__name__, _count(module)
-            rows.append((name, kind, self._outputs[name], _geometry(module), f"{count:,}"))
+            rows.append((name, kind, self._output(name, module), _geometry(module), f"{count:,}"))
         rows.append(("total", "", "", "", f"{_count(self):,}"))
         widths = [max(len(row[column]) for row in rows) for column in range(4)]
         end = max(len(row[4]) for row in rows)
@@ -73,11 +78,16 @@ def _geometry(module: nn.Module) -> str:
     return f"{name} ({learned} learned)" if learned else name
 
 
-def bimaps(dims: Sequence[int], eps: float, norm: Callable[[int], nn.Module] | None = None) -> list[Layer]:
+def bimaps(
+    dims: Sequence[int],
+    eps: float,
+    norm: Callable[[int], nn.Module] | None = None,
+    trace_norm: bool = False,
+) -> list[Layer]:
     """BiMap, norm and ReEig for each step of ``dims``; no ReEig after the last, as in the paper."""
-    if not dims or any(n < 1 for n in dims):
+    if not dims or any(not isinstance(n, int) or n < 1 for n in dims):
         raise ValueError(f"dims must be sizes of matrices, the input's first, got {list(dims)}")
-    layers: list[Layer] = []
+    layers = [Layer("trace_norm", TraceNorm(), f"{dims[0]}×{dims[0]}")] if trace_norm else []
     for i, (n_in, n_out) in enumerate(itertools.pairwise(dims), start=1):
         shape = f"{n_out}×{n_out}"
         layers.append(Layer(f"bimap{i}", BiMap(n_in, n_out), shape))
@@ -88,9 +98,17 @@ def bimaps(dims: Sequence[int], eps: float, norm: Callable[[int], nn.Module] | N
     return layers
 
 
+def require_classes(n_classes: int) -> None:
+    """Raise ValueError unless there is something to classify."""
+    if n_classes < 1:
+        raise ValueError(f"a network needs a class at least, got n_classes={n_classes}")
+
+
 def metric_factory(metric: MetricChoice) -> Callable[[int], Metric]:
     """A metric of its own for each layer: by name, by a function of n, or copied."""
     if isinstance(metric, str):
+        if metric not in geometry.METRICS:
+            raise ValueError(f"no metric is called {metric!r}; there are {', '.join(geometry.METRICS)}")
         return lambda n: geometry.metric(metric, n=n)
     if isinstance(metric, Metric):
         return lambda n: copy.deepcopy(metric)

@@ -8,8 +8,8 @@ from torch import nn
 
 from alem.geometry import Metric
 from alem.linalg import vech_dim
-from alem.models.network import Layer, MetricChoice, Network, bimaps, metric_factory
-from alem.nn import SPDBN, ALog, ChartNorm, GyroMLR, LieBN, SPDNetBN, TraceNorm, Vec, Vech
+from alem.models.network import Layer, MetricChoice, Network, bimaps, metric_factory, require_classes
+from alem.nn import SPDBN, ALog, ChartNorm, GyroMLR, LieBN, SPDNetBN, Vec, Vech
 
 HEADS = ("linear", "gyro")
 VECS = {"full": Vec, "vech": Vech}
@@ -50,17 +50,14 @@ class SPDNet(Network):
         eps: float = 1e-4,
     ) -> None:
         make_metric = metric_factory(metric)
-        layers = bimaps(dims, eps, _norm_factory(norm, make_metric))
-        if trace_norm:
-            layers.insert(0, Layer("trace_norm", TraceNorm(), f"{dims[0]}×{dims[0]}"))
-        if n_classes < 1:
-            raise ValueError(f"SPDNet needs a class at least, got n_classes={n_classes}")
+        layers = bimaps(dims, eps, _norm_factory(norm, make_metric), trace_norm)
+        require_classes(n_classes)
         n = dims[-1]
         if head == "gyro":
-            if log != "ln" or chart_norm or dropout:
+            if log != "ln" or chart_norm or dropout or vec != "full":
                 raise ValueError(
                     "the gyro head takes the matrices themselves: its logarithm is that of metric=, and "
-                    "log=, chart_norm= and dropout= belong to head='linear'"
+                    "log=, chart_norm=, dropout= and vec= belong to head='linear'"
                 )
             layers.append(Layer("head", GyroMLR(n, n_classes, make_metric(n)), f"{n_classes}"))
         elif head == "linear":
@@ -73,6 +70,8 @@ class SPDNet(Network):
 def _norm_factory(
     norm: str | Callable[[int], nn.Module] | None, make_metric: Callable[[int], Metric]
 ) -> Callable[[int], nn.Module] | None:
+    if isinstance(norm, nn.Module):
+        raise TypeError("norm must make a module for each size, as lambda n: SPDBN(n) does; got a module")
     if norm is None or callable(norm):
         return norm
     makers: dict[str, Callable[[int], nn.Module]] = {

@@ -8,10 +8,13 @@ spectrum that follow each other become one. What is computed stays the same, to 
 from __future__ import annotations
 
 import copy
+import itertools
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from alem import linalg
@@ -85,29 +88,80 @@ class Spectral:
         return Spectral(self.functions + outer.functions, outer.n if self.n is None else self.n)
 
 
-def stages(module: nn.Module) -> list[Stage]:
-    """What a module is made of; itself where it does not say."""
-    if isinstance(module, nn.Sequential | Fused):
-        return [stage for child in module for stage in stages(child)]
-    own: Callable[[], list[Stage]] = getattr(module, "fusable_stages", lambda: [module])
-    return own()
+class Part(NamedTuple):
+    """A layer of a run, and the stages it is made of."""
+
+    module: nn.Module
+    stages: list[Stage]
 
 
-def joined(steps: list[Stage]) -> list[Stage]:
-    """The same steps with inverse neighbours dropped and functions of the spectrum composed."""
+def parts(module: nn.Module) -> list[Part]:
+    """The layers of a run. One that does not say what it is made of, or has hooks, is a stage itself."""
+    if _is_plain_run(module):
+        return [part for child in _children(module).values() for part in parts(child)]
+    if _has_hooks(module) or not _says_what_forward_does(module):
+        return [Part(module, [module])]
+    return [Part(module, module.fusable_stages())]  # type: ignore[operator]
+
+
+def _children(module: nn.Module) -> dict[str, nn.Module]:
+    """By name, a child that is there twice also twice."""
+    return {name: child for name, child in module._modules.items() if child is not None}
+
+
+def _is_plain_run(module: nn.Module) -> bool:
+    return type(module).forward in (nn.Sequential.forward, Fused.forward) and not _has_hooks(module)
+
+
+def _says_what_forward_does(module: nn.Module) -> bool:
+    """Whether it has stages, and they were written with the forward that is in use."""
+
+    def writer(name: str) -> type | None:
+        return next((cls for cls in type(module).__mro__ if name in vars(cls)), None)
+
+    stages = writer("fusable_stages")
+    return stages is not None and stages is writer("forward") and "forward" not in vars(module)
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+    )
+
+
+def joined(run: list[Part]) -> list[Stage]:
+    """The stages with inverse neighbours dropped and functions of the spectrum composed.
+
+    A layer all of whose stages are left as they were stands for them itself.
+    """
+    steps: list[tuple[Stage, int | None]] = [
+        (stage, place) for place, part in enumerate(run) for stage in part.stages
+    ]
+    for join in (_cancel, _compose):
+        kept: list[tuple[Stage, int | None]] = []
+        for stage, place in steps:
+            both = join(kept[-1][0], stage) if kept else None
+            if both is None:
+                kept.append((stage, place))
+            else:
+                kept[-1] = (both, None)
+        steps = kept
     result: list[Stage] = []
-    for step in steps:
-        last = result[-1] if result else None
-        if isinstance(last, Unchart) and isinstance(step, Chart) and step.diffeo.is_same(last.diffeo):
-            result[-1] = step.diffeo.flat  # all that is left of both: gradients stay in the flat space
-        else:
-            result.append(step)
-    composed: list[Stage] = []
-    for step in result:
-        composed.append(step)
-        if len(composed) > 1 and (both := _compose(composed[-2], step)):
-            composed[-2:] = [both]
-    return composed
+    for place, group in itertools.groupby(steps, key=lambda step: step[1]):
+        stages = [stage for stage, _ in group]
+        intact = place is not None and len(stages) == len(run[place].stages)
+        result += [run[place].module] if intact and place is not None else stages
+    return result
+
+
+def _cancel(first: Stage, second: Stage) -> Stage | None:
+    """What is left of a step out of a chart and one into it: gradients stay in the flat space."""
+    if not (isinstance(first, Unchart) and isinstance(second, Chart)):
+        return None
+    return second.diffeo.flat if second.diffeo.is_same(first.diffeo) else None
 
 
 def _compose(inner: Stage, outer: Stage) -> Spectral | None:
@@ -115,45 +169,62 @@ def _compose(inner: Stage, outer: Stage) -> Spectral | None:
     return None if first is None or second is None else first.then(second)
 
 
-def _spectral(step: Stage) -> Spectral | None:
-    return step.spectral() if isinstance(step, Chart | Unchart | Spectral) else None
+def _spectral(stage: Stage) -> Spectral | None:
+    return stage.spectral() if isinstance(stage, Chart | Unchart | Spectral) else None
 
 
 class Fused(nn.Module):
     """A run of layers that shares decompositions; made by :func:`fuse`.
 
-    Its children and the names of their parameters are those of the ``nn.Sequential`` it was made of.
-    Hooks of children whose work was joined are not called.
+    Its children and the names of their parameters are those of the ``nn.Sequential`` it was made of; they
+    may be replaced, and may have hooks: a layer with a hook is not joined with its neighbours.
     """
 
     def __init__(self, children: dict[str, nn.Module]) -> None:
         super().__init__()
         for name, child in children.items():
             self.add_module(name, child)
-        self._steps = joined(stages(self))
+        self._plan()
+
+    def _plan(self) -> None:
+        self._seen = self._depends_on()
+        self._stages = joined(parts(self))
+
+    def _depends_on(self) -> list[Any]:
+        """What the plan was made for: the modules, and whether they have hooks."""
+        modules = [*self.modules(), *_children(self).values()]
+        return [*modules, *map(_has_hooks, modules[1:])]
 
     def __iter__(self) -> Iterator[nn.Module]:
-        return iter(self._modules.values())  # type: ignore[arg-type]
+        return iter(_children(self).values())
 
     def __len__(self) -> int:
         return len(self._modules)
 
-    def __getitem__(self, index: int) -> nn.Module:
+    def __getitem__(self, index: int | slice) -> nn.Module:
+        if isinstance(index, slice):
+            return Fused(dict(list(_children(self).items())[index]))
         return list(self)[index]
 
     def forward(self, X: Tensor, domain: Tensor | int | None = None) -> Tensor:
         """``domain`` goes to the layers that take one."""
-        for step in self._steps:
-            takes_domain = domain is not None and getattr(step, "takes_domain", False)
-            X = step(X, domain) if takes_domain else step(X)
+        if not torch.compiler.is_compiling():
+            now = self._depends_on()
+            if len(now) != len(self._seen) or any(map(operator.is_not, now, self._seen)):
+                self._plan()
+        if domain is not None and not any(getattr(m, "takes_domain", False) for m in self._stages):
+            raise ValueError("domain was given, and none of the layers takes one; SPDBN(n, domains=D) does")
+        for stage in self._stages:
+            takes_domain = domain is not None and getattr(stage, "takes_domain", False)
+            X = stage(X, domain) if takes_domain else stage(X)
         return X
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_steps"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_seen", "_stages")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._steps = joined(stages(self))
+        self._plan()
 
 
 def fuse(module: nn.Module) -> nn.Module:
@@ -165,13 +236,19 @@ def fuse(module: nn.Module) -> nn.Module:
     both are the same chart: of one metric object, or without parameters. Values and gradients agree
     with the unfused ones to rounding. ``module`` is left as it is, and ``state_dict`` keeps its keys.
     """
-    if isinstance(module, Fused):
-        return module
-    children = {name: fuse(child) for name, child in module.named_children()}
-    if isinstance(module, nn.Sequential):
-        return Fused(children)
-    if all(child is module._modules[name] for name, child in children.items()):
-        return module
-    fused = copy.copy(module)
-    fused._modules = {**module._modules, **children}
+    return _fuse(module, {})
+
+
+def _fuse(module: nn.Module, made: dict[nn.Module, nn.Module]) -> nn.Module:
+    if module in made:
+        return made[module]
+    children = {name: _fuse(child, made) for name, child in _children(module).items()}
+    fused = module
+    if _is_plain_run(module) and not isinstance(module, Fused):
+        fused = Fused(children)
+        fused.training = module.training
+    elif any(child is not module._modules[name] for name, child in children.items()):
+        fused = copy.copy(module)
+        fused._modules = {**module._modules, **children}
+    made[module] = fused
     return fused
