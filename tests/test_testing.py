@@ -180,7 +180,30 @@ class ForgetsInAGraph(Scale):
         return super().forward(X) * (1 if torch.compiler.is_compiling() else 2)
 
 
+BUILT_ONCE = Scale()
+PARTS = nn.Sequential(Scale())
+
+
+class MovesWhatIsFrozen(Scale):
+    def __init__(self) -> None:
+        super().__init__()
+        self.running = nn.Parameter(torch.zeros(()), requires_grad=False)
+
+    def forward(self, X: Tensor) -> Tensor:
+        if self.training:
+            self.running.add_(1)
+        return super().forward(X)
+
+
+class ThawsInACopy(MovesWhatIsFrozen):
+    def __setstate__(self, state: dict[str, object]) -> None:
+        super().__setstate__(state)
+        self.running.requires_grad_()
+
+
 WRONG_LAYERS = [
+    ("making", lambda: BUILT_ONCE, "make returns the same layer twice"),
+    ("making", lambda: nn.Sequential(PARTS[0]), r"the layers that make returns share \['0.weight'\]"),
     ("outputs", NotFinite, "outputs in training: 36 of 36 entries are not finite"),
     ("outputs", Converts, "outputs in training: torch.float32 from torch.float64"),
     ("outputs", Indefinite, "matrix [0-3] .* is not positive definite: its smallest eigenvalue is -"),
@@ -194,10 +217,12 @@ WRONG_LAYERS = [
     ("training", Unused, "forgotten receives no gradient"),
     ("training", DoesNotMatter, r"forgotten\[0\] has not moved in 5 steps"),
     ("training", LeavesItsManifold, "point has left its manifold"),
+    ("training", MovesWhatIsFrozen, "running is frozen and moved in 5 steps"),
     ("state_dict", KeepsStateToItself, "saved and loaded gives other outputs"),
     ("copies", CannotBePickled, "a copy by pickle: .*CannotBePickled"),
     ("copies", SharesItself, "training a copy by deepcopy changes the original"),
     ("copies", ForgetsTheManifold, "point is ManifoldParameter on .*, and in a copy by deepcopy Parameter"),
+    ("copies", ThawsInACopy, "running is frozen Parameter, and in a copy by deepcopy Parameter"),
     ("precision", OnlyDouble, "float32 in training: the output is torch.float64"),
     ("precision", LosesDigits, "float32 in training: .* off by"),
     ("evaluation", AlwaysDrops, "two passes in evaluation differ"),
@@ -209,7 +234,9 @@ WRONG_LAYERS = [
 
 
 @pytest.mark.parametrize(("check", "wrong", "sentence"), WRONG_LAYERS)
-def test_what_is_wrong_with_a_layer_is_said(check: str, wrong: type[nn.Module], sentence: str) -> None:
+def test_what_is_wrong_with_a_layer_is_said(
+    check: str, wrong: Callable[[], nn.Module], sentence: str
+) -> None:
     spd = wrong is not LogByEigh
     with pytest.raises(AssertionError, match=sentence):
         LAYER_CHECKS[check](LayerCase(wrong, X, spd=spd))
@@ -251,6 +278,37 @@ def test_unmoved_is_held_to_its_word() -> None:
         check(LayerCase(Scale, X, unmoved=("lost",)))
 
 
+def test_a_layer_built_once_is_told_so_before_anything_else() -> None:
+    layer = Scale()
+    with pytest.raises(AssertionError, match="it must build a new one in each call"):
+        assert_layer(lambda: layer, X)
+
+
+@pytest.mark.parametrize("frozen", ["weight", "forgotten"])
+def test_frozen_parameters_are_skipped(frozen: str) -> None:
+    def make() -> nn.Module:
+        layer = DoesNotMatter()
+        getattr(layer, frozen).requires_grad_(False)
+        return layer
+
+    assert_layer(make, X, unmoved=("forgotten",), compile=True)
+
+
+def test_a_layer_that_is_frozen_altogether_passes() -> None:
+    assert_layer(lambda: LieBN(3, LogEuclidean()).requires_grad_(False), X)
+
+
+def test_inputs_that_cannot_be_checked_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"X must be float64, .* got torch.float32"):
+        assert_layer(Scale, X.float())
+    with pytest.raises(ValueError, match=r"N >= 2, got shape \(1, 3, 3\)"):
+        assert_layer(Scale, X[:1])
+    assert_layer(Scale, X[:2])
+    with pytest.raises(ValueError, match="n must be 2 at least"):
+        assert_metric(LogEuclidean(), 1)
+    assert_metric(LogEuclidean(), 2)
+
+
 def test_layers_are_built_from_one_seed_and_the_callers_random_numbers_are_left_alone() -> None:
     state = torch.get_rng_state()
     case = LayerCase(lambda: RResBlock(3, LogEuclidean()), X)
@@ -269,6 +327,20 @@ def _unequal() -> nn.Module:
 class LopsidedInner(LogEuclidean):
     def inner(self, P: Tensor, V: Tensor, W: Tensor) -> Tensor:
         return super().inner(P, V, W) * V.detach().abs().sum((-2, -1))
+
+
+class ForgetsTheFrame(LogEuclidean):
+    def dist2(self, P: Tensor, Q: Tensor) -> Tensor:
+        return (linalg.eigvalsh(P).log() - linalg.eigvalsh(Q).log()).square().sum(-1)
+
+
+class PowerOfTheDistance(LogEuclidean):
+    def __init__(self, power: float) -> None:
+        super().__init__()
+        self.power = power
+
+    def dist2(self, P: Tensor, Q: Tensor) -> Tensor:
+        return super().dist2(P, Q) ** self.power
 
 
 class TwiceTheDistance(LogEuclidean):
@@ -331,6 +403,12 @@ class InvertByEigh(LogEuclidean):
 
 WRONG_METRICS = [
     ("inner", LopsidedInner, r"inner\(P, V, W\) against inner\(P, W, V\)"),
+    ("topology", ForgetsTheFrame, "rotated copies that differ have no distance: .* times LEM's"),
+    (
+        "topology",
+        lambda: PowerOfTheDistance(0.5),
+        "as rotated copies approach each other, their distance goes from",
+    ),
     ("distance", TwiceTheDistance, r"‖log\(P, Q\)‖² against dist²: .* off by"),
     ("exp and log", EuclideanExp, r"exp\(P, log\(P, Q\)\) against Q"),
     ("geodesic", StraightLine, "the distance after 0.3 of the geodesic"),
@@ -363,6 +441,62 @@ def test_every_check_of_a_metric_has_something_that_it_finds() -> None:
 @pytest.mark.parametrize("name", geometry.METRICS)
 def test_metrics_of_the_catalogue_pass(name: str) -> None:
     assert_metric(learned_metric(name, 3), 3, smooth=name not in ("rank", "alem"))
+
+
+def alem(*multipliers: float) -> Metric:
+    metric = geometry.metric("alem", n=len(multipliers)).double()
+    with torch.no_grad():
+        metric.diffeo.weight.copy_(torch.tensor(multipliers))
+    return metric
+
+
+NOT_METRICS = [
+    (0.8, 1.0, 1.3),
+    (0.95, 1.0, 1.05),
+    (1.0, 1.01, 1.0),
+    (2.0, 1.0, 1.0),
+    (1.3, 1.0),
+    (1.0, 1.01),
+]
+
+
+@pytest.mark.filterwarnings("ignore::alem.geometry.NotADiffeomorphismWarning")
+@pytest.mark.parametrize("multipliers", NOT_METRICS)
+def test_unequal_multipliers_do_not_pass_as_a_metric(multipliers: tuple[float, ...]) -> None:
+    metric, n = alem(*multipliers), len(multipliers)
+    with pytest.raises(AssertionError, match=r"rotated copies .* times LEM's"):
+        assert_metric(metric, n, smooth=False)
+    for check, sentence in (
+        ("mean", "the mean of P and P against P|Σ w log"),
+        ("chart", r"unchart\(chart\(P\)\) against P"),
+        ("group", "P ⊙ I against P"),
+    ):
+        with pytest.raises(AssertionError, match=sentence):
+            METRIC_CHECKS[check](MetricCase(metric, n, smooth=False))
+
+
+@pytest.mark.filterwarnings("ignore::alem.geometry.NotADiffeomorphismWarning")  # of finite differences
+def test_equal_multipliers_pass_as_a_metric() -> None:
+    assert_metric(alem(1.7, 1.7, 1.7), 3, smooth=False)
+
+
+def test_bounds_of_the_topology() -> None:
+    check = METRIC_CHECKS["topology"]
+    check(MetricCase(PowerOfTheDistance(0.68), 3))  # over a factor of 1e6 in the distance, 1e6^0.32 = 83
+    with pytest.raises(AssertionError, match="approach each other"):
+        check(MetricCase(PowerOfTheDistance(0.66), 3))  # 110
+    check(MetricCase(LogEuclidean(b=1e10), 3))  # rotated copies differ in b-free directions only: 1e-5
+    with pytest.raises(AssertionError, match="have no distance"):
+        check(MetricCase(LogEuclidean(b=1e13), 3))
+
+
+def test_points_include_spectra_on_every_side_of_one_and_nearly_tied() -> None:
+    t = linalg.eigvalsh(MetricCase(LogEuclidean(), 3).points()).log()
+    above = (t > 0).sum(-1)
+    assert {0, 1, 2, 3} == set(above.tolist())
+    gaps = t.diff(dim=-1)
+    for gap in (1.0, 1e-3, 1e-6):
+        assert (((gaps / gap - 1).abs() < 1e-6).sum(0) >= 3).all()  # between both pairs of neighbours
 
 
 def test_options_of_assert_metric_are_heeded() -> None:

@@ -1,8 +1,8 @@
 """The contracts of layers and metrics as checks, for those of the library and for your own."""
 
-from alem.testing.case import LayerCase
+from alem.testing.case import LayerCase, MetricCase
 from alem.testing.layers import LAYER_CHECKS, assert_layer
-from alem.testing.metrics import METRIC_CHECKS, MetricCase, assert_metric
+from alem.testing.metrics import METRIC_CHECKS, assert_metric
 
 __all__ = [
     "LAYER_CHECKS",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from alem import geometry, linalg
+from alem import geometry
 from alem.linalg.errors import worst_index
 
 
@@ -88,18 +88,3 @@ def functionals(Y: Tensor, count: int = 3) -> Tensor:
     generator = torch.Generator().manual_seed(2)
     weights = torch.randn(count, Y.numel(), generator=generator, dtype=torch.float64)
     return weights.to(Y) @ Y.reshape(-1)
-
-
-def tied_spectra(X: Tensor) -> Tensor:
-    """Symmetric matrices `(N, n, n)` with eigenvalues that repeat, of the size of those of X.
-
-    In turn multiples of the identity, diagonal ones with two equal entries, and rotated ones in which two
-    eigenvalues are equal to rounding.
-    """
-    values, U = linalg.eigh(linalg.symmetrize(X))
-    values[0::3] = values[0::3].mean(-1, keepdim=True)
-    values[..., :2] = values[..., :2].mean(-1, keepdim=True)
-    tied = linalg.symmetrize(U * values.unsqueeze(-2) @ U.mT)
-    diagonal = torch.diag_embed(values)
-    tied[0::3], tied[1::3] = diagonal[0::3], diagonal[1::3]
-    return tied

@@ -11,7 +11,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from alem.testing.case import LayerCase, gradients, mode
+from alem.testing.case import LayerCase, gradients, mode, trainable
 from alem.testing.comparing import (
     require,
     require_close,
@@ -19,8 +19,8 @@ from alem.testing.comparing import (
     require_gradients,
     require_spd,
     saying,
-    tied_spectra,
 )
+from alem.testing.spectra import tied_spectra
 from alem.testing.training import STEPS, require_known, require_moved, train
 
 EXACT, SINGLE = 1e-9, 5e-3  # relative to the largest entry; SINGLE leaves room for ill-conditioned inputs
@@ -44,6 +44,17 @@ def assert_layer(
     for name, check in LAYER_CHECKS.items():
         if compile or name != "compile":
             check(case)
+
+
+def check_making(case: LayerCase) -> None:
+    """``make`` gives a new layer each time, which shares no parameter with the one before."""
+    first, second = case.build(training=True), case.build(training=True)
+    require(first is not second, "make returns the same layer twice: it must build a new one in each call")
+    others = {id(p) for p in second.parameters()}
+    shared = [name for name, p in first.named_parameters() if id(p) in others]
+    require(
+        not shared, f"the layers that make returns share {shared}: it must build these, too, in each call"
+    )
 
 
 def check_outputs(case: LayerCase) -> None:
@@ -102,13 +113,21 @@ def check_ties(case: LayerCase) -> None:
 
 
 def check_training(case: LayerCase) -> None:
-    """In a few steps of RiemannianSGD gradients are finite, parameters move and stay on their manifolds."""
+    """In a few steps of RiemannianSGD gradients are finite, parameters move and stay on their manifolds.
+
+    Frozen ones stay where they are.
+    """
     layer = case.build(training=case.train)
     before = {name: p.detach().clone() for name, p in layer.named_parameters()}
     require_known(list(before), case.unmoved)
     train(case, layer)
     for name, p in layer.named_parameters():
-        require_moved(name, before[name], p.detach(), case.unmoved)
+        if p.requires_grad:
+            require_moved(name, before[name], p.detach(), case.unmoved)
+        else:
+            require(
+                torch.equal(before[name], p), f"{name} is frozen and moved in {STEPS} steps of training"
+            )
         if hasattr(p, "manifold"):
             on, why = p.manifold.check_point_on_manifold(p.detach(), explain=True, atol=EXACT, rtol=EXACT)
             require(on, f"{name} has left its manifold {p.manifold} after {STEPS} steps: {why}")
@@ -197,6 +216,7 @@ def check_compile(case: LayerCase) -> None:
 
 
 LAYER_CHECKS: dict[str, Callable[[LayerCase], None]] = {
+    "making": check_making,
     "outputs": check_outputs,
     "leading dimensions": check_leading_dimensions,
     "gradients": check_gradients,
@@ -213,12 +233,13 @@ LAYER_CHECKS: dict[str, Callable[[LayerCase], None]] = {
 def _gradcheck(case: LayerCase, X: Tensor, what: str) -> None:
     for training in case.modes:
         layer = case.build(training)
-        parameters = dict(layer.named_parameters())
+        parameters = trainable(layer)
         where = f"{what} in {mode(training)} (inputs: X, {', '.join(parameters)})"
         require_gradients(case.as_function(layer), [X, *parameters.values()], where)
 
 
 def _kind(p: Tensor) -> str:
-    """What a parameter is, and on which manifold."""
+    """What a parameter is, on which manifold, and whether it is frozen."""
     manifold = getattr(p, "manifold", None)
-    return type(p).__name__ + (f" on {manifold}" if manifold is not None else "")
+    kind = type(p).__name__ + (f" on {manifold}" if manifold is not None else "")
+    return kind if p.requires_grad else f"frozen {kind}"

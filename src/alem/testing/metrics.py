@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from alem.geometry import Metric, PullbackMetric, sample_wishart
-from alem.linalg import eigvalsh, symmetrize
+from alem.geometry import LogEuclidean, Metric, PullbackMetric
+from alem.linalg import symmetrize
+from alem.testing.case import MetricCase
 from alem.testing.comparing import (
     require,
     require_close,
@@ -17,42 +17,12 @@ from alem.testing.comparing import (
     require_gradients,
     require_spd,
     saying,
-    tied_spectra,
 )
+from alem.testing.spectra import GAPS, log_spectra, quarter_turn, tied_spectra, with_spectra
 
-
-@dataclass(frozen=True)
-class MetricCase:
-    """A metric and what is known of it.
-
-    - ``n``: the size of matrices, 2 at least; 3 is enough and keeps the checks fast;
-    - ``smooth``: whether it has derivatives where eigenvalues meet; gradients are finite there anyway;
-    - ``tolerance`` of equalities, relative to the largest entry;
-    - ``seed`` of the points.
-    """
-
-    metric: Metric
-    n: int
-    smooth: bool = True
-    tolerance: float = 1e-8
-    seed: int = 0
-    N: int = field(default=4, init=False)
-
-    def points(self, which: int = 0) -> Tensor:
-        """SPD matrices `(N, n, n)`, others for each ``which``."""
-        return sample_wishart(self.N, n=self.n, generator=self._generator(which), dtype=torch.float64)
-
-    def tangents(self, P: Tensor, which: int = 0) -> Tensor:
-        """Tangent vectors at P, short enough for the exponential of a metric that is not complete."""
-        V = torch.randn(P.shape, generator=self._generator(100 + which), dtype=P.dtype)
-        return 0.1 * symmetrize(V) * eigvalsh(P)[..., :1, None]
-
-    def _generator(self, which: int) -> torch.Generator:
-        return torch.Generator().manual_seed(1000 * self.seed + which)
-
-    def close(self, actual: Tensor, expected: Tensor, what: str) -> None:
-        """Raise AssertionError unless the two are equal to ``tolerance``."""
-        require_close(actual, expected, what, self.tolerance)
+# Bounds of dist / LEM, where Wishart matrices have 1. A collapse leaves rounding, 1e-9 at the smallest gap;
+# a jump of 1e-4 makes 100. The catalogue with moved parameters stays above 0.3 and changes by less than 2.
+APART, FACTOR = 1e-6, 100.0
 
 
 def assert_metric(
@@ -80,6 +50,37 @@ def check_inner(case: MetricCase) -> None:
     require(least > 0, f"inner(P, V, V) is {least:.3g} for a V that is not 0")
 
 
+def check_topology(case: MetricCase) -> None:
+    """Points that differ are apart and points that meet are near: d is LEM's but for a bounded factor.
+
+    Looked at where a map that is no chart collapses or jumps: at rotated copies of one matrix while two of
+    its eigenvalues meet, and on the way to matrices where two are equal.
+    """
+    tied = with_spectra(log_spectra(case.n, 0.0), case.generator(0))
+    V = case.tangents(tied)
+    copies = [
+        [with_spectra(s, case.generator(0)) for s in (t, quarter_turn(t))]
+        for t in (log_spectra(case.n, gap) for gap in GAPS)
+    ]
+    near = [[tied, tied + step * V] for step in GAPS]
+    unit = _times_lem(case.metric, case.generic(), case.generic(1)).mean()
+    for what, pairs in (("rotated copies", copies), ("points near equal eigenvalues", near)):
+        ratio = torch.stack([_times_lem(case.metric, P, Q) / unit for P, Q in pairs]).flatten(1)
+        require_finite(ratio, f"the distance of {what}")
+        least, most = ratio.amin(0), ratio.amax(0)
+        require(
+            bool((least > APART).all()),
+            f"{what} that differ have no distance: {float(least.min()):.3g} times LEM's, where Wishart "
+            "matrices have 1",
+        )
+        worst = int((most / least).argmax())
+        require(
+            bool(most[worst] <= FACTOR * least[worst]),
+            f"as {what} approach each other, their distance goes from {float(least[worst]):.3g} to "
+            f"{float(most[worst]):.3g} times LEM's: it jumps or collapses where eigenvalues meet",
+        )
+
+
 def check_distance(case: MetricCase) -> None:
     """d is symmetric, 0 at equal points, keeps the triangle inequality, and is the length of log."""
     m = case.metric
@@ -94,6 +95,7 @@ def check_distance(case: MetricCase) -> None:
     case.close(m.inner(P, V, V), d**2, "‖log(P, Q)‖² against dist²")
     case.close(m.pairwise_dist(P, Q).diagonal(), d, "the diagonal of pairwise_dist against dist")
     h = 1e-4
+    P = case.generic()
     W = case.tangents(P)
     second = (m.dist2(P, P + h * W) + m.dist2(P, P - h * W)) / (2 * h**2)
     require_close(second, m.inner(P, W, W), "the second derivative of d²/2 against inner", 1e-5)
@@ -117,11 +119,9 @@ def check_geodesic(case: MetricCase) -> None:
     case.close(m.geodesic(P, Q, 0.0), P, "the start of the geodesic against P")
     case.close(m.geodesic(P, Q, 1.0), Q, "the end of the geodesic against Q")
     case.close(m.dist(P, m.geodesic(P, Q, 0.3)), 0.3 * d, "the distance after 0.3 of the geodesic")
-    times = torch.linspace(0, 1, case.N, dtype=P.dtype)
+    times = torch.linspace(0, 1, 4, dtype=P.dtype)
     path = m.geodesic(P[0], Q[0], times)
-    case.close(
-        m.dist(path[:-1], path[1:]), times[1] * d[:1].expand(case.N - 1), "the speed of the geodesic"
-    )
+    case.close(m.dist(path[:-1], path[1:]), times[1] * d[:1].expand(3), "the speed of the geodesic")
 
 
 def check_transport(case: MetricCase) -> None:
@@ -138,14 +138,17 @@ def check_transport(case: MetricCase) -> None:
 def check_mean(case: MetricCase) -> None:
     """Σ w_i log_M X_i = 0 at the mean M; the variance is the mean squared distance to it."""
     m, X = case.metric, case.points()
-    w = torch.linspace(0.5, 2.0, case.N, dtype=X.dtype)
+    w = torch.linspace(0.5, 2.0, len(X), dtype=X.dtype)
     M = m.mean(X, w)
     require_spd(M, "the mean")
     logs = m.log(M.expand_as(X), X)
     case.close((w[:, None, None] * logs).sum(0), torch.zeros_like(M), "Σ w log(mean, X)")
     case.close(m.mean(X, 7 * w), M, "the mean with seven times the weights")
     case.close(m.mean(X), m.mean(X, torch.ones_like(w)), "the mean without weights against equal ones")
-    case.close(m.mean(X[:1].expand_as(X)), X[0], "the mean of copies")
+    case.close(m.mean(torch.stack([X, X], 1)), X, "the mean of P and P against P")
+    pairs = torch.stack([X, case.points(1)], 1)
+    logs = m.log(m.mean(pairs)[:, None], pairs)
+    case.close(logs.sum(1), torch.zeros_like(X), "log(M, P) + log(M, Q) at the mean M of P and Q")
     expected = (w * m.dist2(M, X)).sum() / w.sum()
     case.close(m.variance(X, weights=w), expected, "the variance")
     case.close(m.variance(X, M, w), expected, "the variance about a given mean")
@@ -157,17 +160,21 @@ def check_chart(case: MetricCase) -> None:
     if not isinstance(m, PullbackMetric):
         return
     P, Q = case.points(), case.points(1)
-    V, X, h = case.tangents(P), m.chart(P), 1e-6
+    X, Y = m.chart(P), m.chart(Q)
     case.close(m.unchart(X), P, "unchart(chart(P)) against P")
+    for what, Z in (("−φ(P)", -X), ("φ(P) + φ(Q)", X + Y), ("the mean of φ(P) and φ(Q)", (X + Y) / 2)):
+        case.close(m.chart(m.unchart(Z)), Z, f"chart(unchart(X)) against X = {what}")
+    case.close(m.point(m.coordinates(P)), P, "point(coordinates(P)) against P")
+    length = (m.coordinates(P) - m.coordinates(Q)).norm(dim=-1)
+    case.close(length, m.dist(P, Q), "the distance of coordinates against dist")
+    P, h = case.generic(), 1e-6
+    V, X = case.tangents(P), m.chart(P)
     slope = (m.chart(P + h * V) - m.chart(P - h * V)) / (2 * h)
     require_close(m.pushforward(P, V), slope, "pushforward against finite differences of chart", 1e-6)
     W = m.pushforward(P, V)
     case.close(m.pullback(X, W), V, "pullback(pushforward(V)) against V")
     slope = (m.unchart(X + h * W) - m.unchart(X - h * W)) / (2 * h)
     require_close(m.pullback(X, W), slope, "pullback against finite differences of unchart", 1e-6)
-    case.close(m.point(m.coordinates(P)), P, "point(coordinates(P)) against P")
-    length = (m.coordinates(P) - m.coordinates(Q)).norm(dim=-1)
-    case.close(length, m.dist(P, Q), "the distance of coordinates against dist")
 
 
 def check_group(case: MetricCase) -> None:
@@ -200,11 +207,11 @@ def check_group(case: MetricCase) -> None:
 
 def check_dtype_and_shapes(case: MetricCase) -> None:
     """Leading dimensions broadcast, and float32 stays float32."""
-    P, Q = case.points()[:, None], case.points(1)
-    V = case.tangents(Q)
+    P, Q = case.generic()[:, None], case.generic(1)
+    V, N = case.tangents(Q), len(Q)
     for name, f in _operators(case.metric).items():
         whole, alone = f(P, Q, V), f(P[1, 0], Q[2], V[2])
-        part = whole[1, 2] if whole.shape[:2] == (case.N, case.N) else whole[1, 0]
+        part = whole[1, 2] if whole.shape[:2] == (N, N) else whole[1, 0]
         case.close(part, alone, f"{name} of one pair against the same pair in a batch")
         single = f(P.float(), Q.float(), V.float())
         require(single.dtype == torch.float32, f"{name} of float32 matrices gives {single.dtype}")
@@ -212,12 +219,12 @@ def check_dtype_and_shapes(case: MetricCase) -> None:
 
 def check_gradients(case: MetricCase) -> None:
     """Derivatives of every operator, by points, vectors and the metric's parameters, are right."""
-    _gradcheck(case, case.points()[:2], "derivatives of")
+    _gradcheck(case, case.generic()[:2], "derivatives of")
 
 
 def check_ties(case: MetricCase) -> None:
     """Where eigenvalues repeat and points meet, gradients are finite, and right if the metric is smooth."""
-    X = tied_spectra(case.points()[:2])
+    X = tied_spectra(case.generic()[:2])
     P, Q, V = X[0], X[1], case.tangents(X)[0]
     parameters = [p for p in case.metric.parameters() if p.requires_grad]
     for name, f in _operators(case.metric).items():
@@ -233,6 +240,7 @@ def check_ties(case: MetricCase) -> None:
 
 METRIC_CHECKS: dict[str, Callable[[MetricCase], None]] = {
     "inner": check_inner,
+    "topology": check_topology,
     "distance": check_distance,
     "exp and log": check_exp_and_log,
     "geodesic": check_geodesic,
@@ -244,6 +252,11 @@ METRIC_CHECKS: dict[str, Callable[[MetricCase], None]] = {
     "gradients": check_gradients,
     "ties": check_ties,
 }
+
+
+def _times_lem(m: Metric, P: Tensor, Q: Tensor) -> Tensor:
+    """The distance of P and Q over that of LEM."""
+    return m.dist(P, Q).detach() / LogEuclidean().dist(P, Q)
 
 
 def _operators(m: Metric) -> dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]]:
