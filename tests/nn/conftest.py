@@ -110,15 +110,15 @@ LAYERS: dict[str, LayerCase] = {
             lambda name=name: ann.RResBlock(SIZE, METRICS[name]()),
             MATRICES,
             smooth=False,  # the response depends on the order of the eigenvalues
-            # Geodesics do not know a chart from a linear function of it.
-            unmoved={
-                "alcm": ("metric.diffeo.theta",),
-                "sinh": ("metric.diffeo.theta[0]",),
-                "gap": ("metric.diffeo.theta[0]",),
-            }.get(name, ()),
         )
         for name in COMPLETE
     },
+    "RResBlock/alcm without a limit": case(
+        lambda: ann.RResBlock(SIZE, METRICS["alcm"](), limit=None),
+        MATRICES,
+        smooth=False,
+        unmoved=("metric.diffeo.theta",),  # geodesics do not know a chart from a linear function of it
+    ),
     **{
         f"GyroMLR/{name}": case(
             lambda name=name: ann.GyroMLR(SIZE, CLASSES, METRICS[name]()),

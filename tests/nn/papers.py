@@ -302,7 +302,7 @@ AIM = AffineInvariant()
 
 @dataclasses.dataclass
 class LieBN:
-    """Chen et al. 2024, Algorithm 1, with max(v, eps) for v + eps."""
+    """Chen et al. 2024, Algorithm 1, with max(v, eps) for v + eps; a batch of one leaves the variance."""
 
     geometry: Flat | AffineInvariant
     bias: np.ndarray
@@ -320,7 +320,8 @@ class LieBN:
         self.running_mean = self.geometry.geodesic(
             self.running_mean, self.geometry.point(centre), self.momentum
         )
-        self.running_var = (1 - self.momentum) * self.running_var + self.momentum * variance
+        if len(X) > 1:
+            self.running_var = (1 - self.momentum) * self.running_var + self.momentum * variance
         return self._normalize(X, centre, variance)
 
     def evaluate(self, X):
@@ -355,7 +356,11 @@ class SPDNetBN:
 
 @dataclasses.dataclass
 class SPDBN:
-    """Kobler et al. 2022, Algorithm 1: one domain's statistics, and parameters all domains share."""
+    """Kobler et al. 2022, Algorithm 1: one domain's statistics, and parameters all domains share.
+
+    A batch of one leaves the variances, which the algorithm would draw to the distance from a mean that
+    has just moved to it.
+    """
 
     bias: np.ndarray
     scale: float
@@ -380,6 +385,8 @@ class SPDBN:
     @staticmethod
     def _follow(mean, var, batch_mean, X, momentum):
         mean = AIM.geodesic(mean, batch_mean, momentum)
+        if len(X) == 1:
+            return mean, var
         return mean, (1 - momentum) * var + momentum * sum(AIM.dist2(mean, P) for P in X) / len(X)
 
     def _normalize(self, P, mean, var):

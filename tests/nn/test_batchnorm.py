@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from alem import geometry, nn
-from alem.linalg import InvalidMatrixError
+from alem.linalg import InvalidMatrixError, NotPositiveDefiniteError
 
 from ..geometry.conftest import GROUPS, learned_metric, spd
 
@@ -92,6 +92,51 @@ def test_a_batch_of_one_becomes_the_bias() -> None:
     layer = moved("lem")
     torch.testing.assert_close(layer(spd(1)), layer.bias[None].detach(), **CLOSE)
     torch.testing.assert_close(layer(spd()), layer.bias.detach(), **CLOSE)
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_batches_of_one_say_nothing_of_the_variance(name: str) -> None:
+    layer = nn.LieBN(4, learned_metric(name, 4)).double()
+    mean = layer.running_mean.clone()
+    for seed in range(100):
+        layer(spd(1, seed=seed))
+    assert float(layer.running_var) == 1.0
+    assert not torch.equal(layer.running_mean, mean)
+    assert layer.eval()(spd(3)).abs().max() < 1e3
+    layer.train()(spd(2))
+    assert float(layer.running_var) != 1.0
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_an_empty_batch_is_refused_in_training_alone(name: str) -> None:
+    layer = moved(name)
+    before = copy.deepcopy(layer.state_dict())
+    with pytest.raises(
+        InvalidMatrixError, match=r"LieBN in training mode got no matrices, shape \(0, 4, 4\)"
+    ):
+        layer(spd(0))
+    assert all(torch.equal(before[k], v) for k, v in layer.state_dict().items())
+    assert layer.eval()(spd(0)).shape == (0, 4, 4)
+
+
+def test_a_batch_that_the_running_mean_cannot_follow_is_refused_and_leaves_no_trace() -> None:
+    layer = nn.LieBN(5, geometry.LogCholesky()).double()
+    X = spd(8, n=5) * torch.logspace(-12, 12, 8, dtype=torch.float64)[:, None, None]
+    before = copy.deepcopy(layer.state_dict())
+    with pytest.raises(NotPositiveDefiniteError, match="the running mean of LieBN cannot follow") as error:
+        layer(X)
+    assert error.value.index is None  # no matrix of the batch is at fault
+    assert all(torch.equal(before[k], v) for k, v in layer.state_dict().items())
+
+
+def test_a_variance_that_overflows_is_refused_and_leaves_no_trace() -> None:
+    layer = nn.LieBN(2, geometry.LogCholesky())
+    # The factor has ±1.3e19 below its diagonal: its squares can be held and their sum cannot.
+    X = torch.stack([torch.tensor([[1.0, x], [x, 1.7e38]]) for x in (1.3e19, 1.3e19, -1.3e19, -1.3e19)])
+    before = copy.deepcopy(layer.state_dict())
+    with pytest.raises(InvalidMatrixError, match="variance of this batch of 4 matrices is inf"):
+        layer(X)
+    assert all(torch.equal(before[k], v) for k, v in layer.state_dict().items())
 
 
 def test_evaluation_leaves_everything_as_it_is() -> None:

@@ -131,6 +131,46 @@ def test_coordinate_norm_names_bad_input() -> None:
     assert int(layer.num_batches_tracked) == 0
 
 
+BAD = [(float("nan"), "NaN or infinite"), (float("inf"), "NaN or infinite"), (1e20, "size 1e\\+20")]
+
+
+@pytest.mark.parametrize(("value", "message"), BAD)
+@pytest.mark.parametrize("kind", [CoordinateNorm, ChartNorm])
+def test_what_would_spoil_the_statistics_is_named_and_leaves_no_trace(
+    kind: type[CoordinateNorm], value: float, message: str
+) -> None:
+    matrices = kind is ChartNorm
+    layer = ChartNorm(N) if matrices else CoordinateNorm(M)
+    X = (linalg.log(spd(2, 3)) if matrices else vectors(2, 3)).float()
+    X[(1, 2, 0, 0) if matrices else (1, 2, 0)] = value
+    before = copy.deepcopy(layer.state_dict())
+    what = "matrix" if matrices else "vector"
+    with pytest.raises(InvalidMatrixError, match=rf"{what} \(1, 2\) of the .* {message}") as error:
+        layer(X)
+    assert error.value.index == (1, 2)
+    torch.testing.assert_close(layer.state_dict(), before, rtol=0, atol=0)
+    layer.eval()
+    if value == 1e20:  # nothing is squared in evaluation
+        assert layer(X).isfinite().all()
+    else:
+        with pytest.raises(InvalidMatrixError, match=message):
+            layer(X)
+
+
+def test_a_sum_that_overflows_is_no_fault_in_evaluation() -> None:
+    layer = CoordinateNorm(M).eval()
+    assert layer(torch.full((4, M), 3e38)).isfinite().all()
+
+
+def test_a_batch_that_the_running_mean_cannot_follow_is_refused_and_leaves_no_trace() -> None:
+    layer = ChartNorm(5, geometry.LogCholesky(), momentum=1.0, dtype=torch.float64)
+    X = spd(8, n=5) * torch.logspace(-12, 12, 8, dtype=torch.float64)[:, None, None]
+    before = copy.deepcopy(layer.state_dict())
+    with pytest.raises(InvalidMatrixError, match="the running mean of ChartNorm cannot follow"):
+        layer(X)
+    torch.testing.assert_close(layer.state_dict(), before, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("options", [{"momentum": 0.0}, {"momentum": 1.5}, {"eps": 0.0}])
 def test_options_out_of_range_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))):

@@ -80,3 +80,31 @@ def test_edges_that_the_paper_leaves_open() -> None:
 def test_unknown_rules_are_named() -> None:
     with pytest.raises(ValueError, match="no logarithm is called 'geom'; there are " + ", ".join(RULES)):
         nn.ALog(3, "geom")
+
+
+@pytest.mark.parametrize(
+    ("rule", "option", "message"),
+    [
+        ("ln", {"ties": "exact"}, "ALog got ties=, and its rule 'ln' takes no options"),
+        ("sinh", {"widths": 2}, "ALog got widths=, and its rule 'sinh' takes no options"),
+        ("gap", {"ties": "exact"}, "ALog got ties=, and its rule 'gap' takes widths="),
+        ("mul", {"widths": 2}, "ALog got widths=, and its rule 'mul' takes ties="),
+    ],
+)
+def test_options_of_another_rule_are_named(rule: str, option: dict[str, object], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        nn.ALog(3, rule, **option)
+
+
+def test_options_reach_the_chart() -> None:
+    assert nn.ALog(3, "gap", widths=2).diffeo.log_width.numel() == 2
+    for rule in ("mul", "div", "relu", "exp"):
+        assert nn.ALog(3, rule, ties="exact").diffeo.ties == "exact"
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_it_is_made_where_and_as_asked(rule: str) -> None:
+    layer = nn.ALog(4, rule, dtype=torch.float64)
+    assert all(p.dtype == torch.float64 for p in layer.parameters())
+    assert layer(spd(2)).dtype == torch.float64
+    assert all(p.is_meta for p in nn.ALog(4, rule, device="meta").parameters())

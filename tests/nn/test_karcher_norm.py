@@ -254,6 +254,68 @@ def test_one_int_is_the_domain_of_the_whole_batch() -> None:
         torch.testing.assert_close(layer.train_mean[0], torch.eye(N, dtype=torch.float64))
 
 
+@pytest.mark.parametrize("warmup", [1, 100])
+def test_batches_of_one_move_means_and_leave_variances(warmup: int) -> None:
+    layer = SPDBN(N, warmup=warmup, dtype=torch.float64)
+    for seed in range(20):
+        layer(spd(1, seed=seed))
+    assert float(layer.train_var) == float(layer.running_var) == 1.0
+    for mean in (layer.train_mean, layer.running_mean):
+        assert not torch.equal(mean, torch.eye(N, dtype=torch.float64))
+    assert layer.eval()(spd(3)).abs().max() < 1e3
+    layer.train()(spd(2))
+    assert float(layer.train_var) != 1.0
+    assert float(layer.running_var) != 1.0
+
+
+def test_a_domain_with_one_member_is_a_batch_of_one() -> None:
+    layer, single = (SPDBN(N, domains=d, warmup=3, dtype=torch.float64) for d in (2, None))
+    X = spd(4)
+    domain = torch.tensor([0, 0, 1, 0])
+    Y = layer(X, domain)
+    torch.testing.assert_close(Y[2], single(X[2]))
+    for name in ("train_mean", "train_var", "running_mean", "running_var"):
+        torch.testing.assert_close(getattr(layer, name)[1], getattr(single, name))
+    for var in (layer.train_var, layer.running_var):
+        assert float(var[1]) == 1.0 != float(var[0])
+
+
+@pytest.mark.parametrize(
+    "domain",
+    [
+        [0, 1, 1, 0],
+        (0, 1, 1, 0),
+        np.array([0, 1, 1, 0]),
+        np.array([0, 1, 1, 0], dtype=np.uint8),
+        torch.tensor([0, 1, 1, 0], dtype=torch.int16),
+    ],
+)
+@pytest.mark.parametrize("training", [True, False])
+def test_domains_are_any_integers_of_the_shape_of_the_batch(domain: object, training: bool) -> None:
+    layers = [SPDBN(N, domains=2, dtype=torch.float64).train(training) for _ in range(2)]
+    expected = layers[0](spd(4), torch.tensor([0, 1, 1, 0]))
+    torch.testing.assert_close(layers[1](spd(4), domain), expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("domain", [torch.tensor(1), np.int64(1), np.array(1)])
+def test_one_integer_of_any_kind_is_the_domain_of_the_whole_batch(domain: object) -> None:
+    layers = [SPDBN(N, domains=2, dtype=torch.float64) for _ in range(2)]
+    for X in (spd(4), spd(2, 3), spd()):
+        torch.testing.assert_close(layers[0](X, domain), layers[1](X, 1), rtol=0, atol=0)
+    assert layers[0].eval()(spd(0), domain).shape == (0, N, N)
+    assert layers[0](spd(0), []).shape == (0, N, N)
+
+
+@pytest.mark.parametrize(
+    "bad", [True, 1.0, [0.0, 1, 1, 0], [True] * 4, "left", ["a"] * 4, [[0, 1], [0]], np.ones(4), {0: 1}, 1j]
+)
+def test_what_is_no_domain_is_refused_with_a_sentence(bad: object) -> None:
+    layer = SPDBN(N, domains=2, dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"domain must (be an int|hold integers)"):
+        layer(spd(4), bad)
+    assert int(layer.num_batches_tracked) == 0
+
+
 @pytest.mark.parametrize("training", [True, False])
 def test_wrong_domains_say_what_is_wrong(training: bool) -> None:
     layer, plain, X = SPDBN(N, domains=2).train(training), SPDBN(N), spd(4, dtype=torch.float32)
@@ -421,6 +483,18 @@ def test_bad_input_is_named(name: str) -> None:
     with pytest.raises(NotPositiveDefiniteError, match="matrix 2"):
         layer(X, *domain_of(name, 4))
     torch.testing.assert_close(layer.state_dict(), before, rtol=0, atol=0)
+
+
+@every_layer
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
+def test_what_is_not_spd_is_refused_in_both_modes(name: str, training: bool, bad: float) -> None:
+    layer, X = made(name).train(training), spd(4)
+    X[2] = bad * torch.eye(N, dtype=torch.float64)
+    # In training a mean that is not positive definite may be what is found first.
+    named = not (training and math.isfinite(bad))
+    with pytest.raises(InvalidMatrixError, match="matrix 2" if named else "not positive definite"):
+        layer(X, *domain_of(name, 4))
 
 
 @pytest.mark.parametrize(

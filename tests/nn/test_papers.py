@@ -245,7 +245,7 @@ def test_spdbn_counts_the_steps_of_the_layer_and_not_those_of_a_domain():
 def residual_block(name, n):
     """A block with random frame and response, matrices S, and the responses f(spec S)."""
     generator = torch.Generator().manual_seed(0)
-    block = nn.RResBlock(n, TRUE[name][1]()).double().eval()
+    block = nn.RResBlock(n, TRUE[name][1](), limit=None).double().eval()
     give(block.frame, np.linalg.qr(np.random.default_rng(7).standard_normal((n, n)))[0])
     with torch.no_grad():
         for parameter in block.response.parameters():

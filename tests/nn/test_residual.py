@@ -53,6 +53,32 @@ def test_the_field_has_the_frame_and_the_spectrum_it_says() -> None:
     torch.testing.assert_close(block.field(rotation @ S @ rotation.mT), V)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", COMPLETE)
+def test_small_eigenvalues_do_not_make_it_overflow(name: str, dtype: torch.dtype) -> None:
+    """A field of a length of 10⁴ and more, as covariance matrices of real signals make it."""
+    torch.manual_seed(0)
+    block = nn.RResBlock(4, learned_metric(name, 4)).to(dtype)
+    U = torch.linalg.qr(torch.randn(6, 4, 4, dtype=dtype))[0]
+    S = ((U * torch.tensor([1e-5, 1.1e-5, 1e-3, 1.0], dtype=dtype)) @ U.mT).requires_grad_()
+    Y = block(S)
+    geometry.check_spd(0.5 * (Y + Y.mT))
+    assert (block.metric.dist(S, Y) < 1.05).all()  # the condition number costs single precision 1e-2
+    (grad,) = torch.autograd.grad(Y.sum(), S)
+    assert grad.isfinite().all()
+    assert (block.metric.norm(S, block.field(S)) > 100).all()
+    block.limit = None
+    assert not block(S).isfinite().all()
+
+
+def test_without_a_limit_it_is_the_exponential_of_the_field() -> None:
+    block = nn.RResBlock(4, learned_metric("lem", 4), limit=None).double().eval()
+    S = spd(3)
+    torch.testing.assert_close(block(S), block.metric.exp(S, block.field(S)))
+    with pytest.raises(ValueError, match="limit must be positive"):
+        nn.RResBlock(4, learned_metric("lem", 4), limit=0.0)
+
+
 def test_refusals_say_why() -> None:
     with pytest.raises(ValueError, match="BuresWasserstein end where they meet a singular matrix"):
         nn.RResBlock(3, geometry.BuresWasserstein())

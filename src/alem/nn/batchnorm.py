@@ -5,12 +5,21 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from alem.geometry import Metric, PullbackMetric, spd_parameter
+from alem.geometry import Constrained, Metric, PullbackMetric, spd_parameter
+from alem.linalg.errors import InvalidMatrixError, can_inspect
 from alem.nn.fuse import Chart, Stage, Unchart
-from alem.nn.inputs import require_matrices
+from alem.nn.inputs import (
+    moved_mean,
+    require_count,
+    require_eps,
+    require_matrices,
+    require_metric,
+    require_momentum,
+    require_some,
+)
 
 
-class LieBN(nn.Module):
+class LieBN(Constrained):
     """B ⊙ (s/√v ⊛ (M⁻¹ ⊙ X)), M and v the Fréchet mean and variance of the batch.
 
     ⊙ and ⊛ are the group and scalar product of the metric, which has to have one. Statistics are over
@@ -20,7 +29,8 @@ class LieBN(nn.Module):
     paper's ALEM with unequal multipliers it is the paper's formula.
 
     ``running_mean`` is a point of the manifold and moves along the geodesic to the mean of each batch by
-    ``momentum``; kept in coordinates it would be wrong as soon as the metric learns.
+    ``momentum``; kept in coordinates it would be wrong as soon as the metric learns. A batch of one
+    becomes B and moves the mean; ``running_var``, of which it says nothing, stays.
 
     (Chen, Song, Liu, Sebe 2024, "A Lie group approach to Riemannian batch normalization".)
     """
@@ -38,15 +48,15 @@ class LieBN(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        require_count("LieBN", "n", n)
+        require_metric("LieBN", metric, n)
         if not metric.has_group:
             raise ValueError(
                 f"LieBN centres and scales in the group of the metric, and {type(metric).__name__} has "
                 "none that its distances respect; take AffineInvariant or a flat metric"
             )
-        if not 0 < momentum <= 1:
-            raise ValueError(f"momentum must lie in (0, 1], got {momentum}")
-        if not eps > 0:
-            raise ValueError(f"eps must be positive, got {eps}")
+        require_momentum("LieBN", "momentum", momentum)
+        require_eps("LieBN", eps)
         self.n, self.momentum, self.eps = n, momentum, eps
         self.metric = metric
         identity = torch.eye(n, device=device, dtype=dtype)
@@ -61,7 +71,7 @@ class LieBN(nn.Module):
     def forward(self, X: Tensor) -> Tensor:
         if isinstance(self.metric, PullbackMetric):
             return self.metric.unchart(self.in_coordinates(self.metric.chart(X)))
-        require_matrices("LieBN", X, self.n, self.bias)
+        self._require_input(X)
         points = X.reshape(-1, self.n, self.n)
         M = self.metric.mean(points) if self.training else self.running_mean
         T = self.metric.relative(M, points)
@@ -72,7 +82,7 @@ class LieBN(nn.Module):
         """The layer in the chart of a flat metric: s/√v (Y − Ȳ) + φ(B)."""
         metric = self.metric
         assert isinstance(metric, PullbackMetric)
-        require_matrices("LieBN", Y, self.n, self.bias)
+        self._require_input(Y)
         mean = Y.reshape(-1, self.n, self.n).mean(0) if self.training else metric.chart(self.running_mean)
         D = Y - mean
         factor = self._factor(metric.inner_product(D, D), mean)
@@ -83,18 +93,33 @@ class LieBN(nn.Module):
             return [self]
         return [Chart(self.metric.diffeo), self.in_coordinates, Unchart(self.metric.diffeo)]
 
+    def _require_input(self, X: Tensor) -> None:
+        require_matrices("LieBN", X, self.n, self.bias)
+        if self.training:
+            require_some("LieBN", X)
+
     def _factor(self, distances: Tensor, mean: Tensor) -> Tensor:
         """s/√v; in training v is the mean of the squared distances, and the statistics move."""
         if not self.training:
             return self.scale / self.running_var.clamp(min=self.eps).sqrt()
         variance = distances.mean()
         with torch.no_grad():
-            self._track(mean.detach(), variance.detach())
+            self._track(mean.detach(), variance.detach(), distances.numel())
         return self.scale / variance.clamp(min=self.eps).sqrt()
 
-    def _track(self, mean: Tensor, variance: Tensor) -> None:
-        if isinstance(self.metric, PullbackMetric):
-            mean = self.metric.unchart(mean)
-        self.running_mean.copy_(self.metric.geodesic(self.running_mean, mean, self.momentum))
-        # A view: torch 2.13 compiles writes of a tensor into a 0-dimensional one on the CPU to nothing.
-        self.running_var.view(1).lerp_(variance.view(1), self.momentum)
+    def _track(self, mean: Tensor, variance: Tensor, N: int) -> None:
+        metric = self.metric
+        if can_inspect(variance) and not bool(variance.isfinite()):
+            raise InvalidMatrixError(
+                f"the variance of this batch of {N} matrices is {float(variance)} in {variance.dtype}: "
+                "their entries are too large to be squared; scale them, with TraceNorm say"
+            )
+
+        def move() -> Tensor:
+            M = metric.unchart(mean) if isinstance(metric, PullbackMetric) else mean
+            return metric.geodesic(self.running_mean, M, self.momentum)
+
+        self.running_mean.copy_(moved_mean("LieBN", move, mean))
+        if N > 1:
+            # A view: torch 2.13 compiles writes of a tensor into a 0-dimensional one on the CPU to nothing.
+            self.running_var.view(1).lerp_(variance.view(1), self.momentum)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from alem import linalg
-from alem.geometry import stiefel_parameter
+from alem.geometry import Constrained, stiefel_parameter
 from alem.nn.inputs import require_matrices
 
 
-class BiMap(nn.Module):
+class BiMap(Constrained):
     """W S Wᵀ with W `(n_out, n_in)` on the Stiefel manifold.
 
     SPD `(..., n_in, n_in)` to SPD `(..., n_out, n_out)`. For n_out ≤ n_in the rows of W are orthonormal.

@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import torch
 from torch import Tensor, nn
 
 from alem import linalg
 from alem.geometry import Metric, PullbackMetric
-from alem.linalg.errors import InvalidMatrixError
+from alem.linalg.errors import InvalidMatrixError, can_inspect, matrix_name, worst_index
 from alem.nn.fuse import Chart, Stage, Unchart
-from alem.nn.inputs import require_matrices
+from alem.nn.inputs import (
+    moved_mean,
+    require_count,
+    require_eps,
+    require_matrices,
+    require_metric,
+    require_momentum,
+    require_some,
+)
 
 
 class CoordinateNorm(nn.Module):
     """y = w (x − mean)/√(var + ε) + b for each feature, over all leading dimensions of `(..., features)`.
 
     What ``torch.nn.BatchNorm1d`` does, with the same parameters and buffers, but for batches of one:
-    there y = b and ``running_var``, of which such a batch says nothing, stays. (Ioffe, Szegedy 2015,
-    "Batch normalization".)
+    there y = b and ``running_var``, of which such a batch says nothing, stays. In eager mode on the CPU a
+    vector that is not finite, or too large to be squared in training, raises InvalidMatrixError and
+    leaves the statistics as they were. (Ioffe, Szegedy 2015, "Batch normalization".)
     """
+
+    ENTRY, ENTRIES = "vector", "vectors"  # what a batch is made of
 
     running_mean: Tensor
     running_var: Tensor
@@ -34,10 +47,10 @@ class CoordinateNorm(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if not 0 < momentum <= 1:
-            raise ValueError(f"momentum must be in (0, 1], got {momentum}")
-        if not eps > 0:
-            raise ValueError(f"eps must be positive, got {eps}: a constant coordinate has no variance")
+        layer = type(self).__name__
+        require_count(layer, "features", features)
+        require_momentum(layer, "momentum", momentum)
+        require_eps(layer, eps)
         self.features, self.momentum, self.eps, self.affine = features, momentum, eps, affine
         zeros = torch.zeros(features, device=device, dtype=dtype)
         self.weight = nn.Parameter(torch.ones_like(zeros)) if affine else None
@@ -54,6 +67,8 @@ class CoordinateNorm(nn.Module):
         return self._normalize(x)
 
     def _normalize(self, x: Tensor) -> Tensor:
+        if not self.training and can_inspect(x):
+            self._require_finite(x.detach())
         mean, var = self._moments(x) if self.training else (self._tracked_mean(), self.running_var)
         y = (x - mean) * (var + self.eps).rsqrt()
         return y if self.weight is None or self.bias is None else y * self.weight + self.bias
@@ -65,9 +80,13 @@ class CoordinateNorm(nn.Module):
         mean = flat.mean(0)
         var = (flat - mean).square().mean(0)
         with torch.no_grad():
+            unbiased = var * (N / max(N - 1, 1))
+            if can_inspect(unbiased) and not bool(unbiased.isfinite().all()):
+                self._require_finite(x.detach())
+                self._refuse_large(x.detach())
             self._track_mean(mean)
             if N > 1:
-                self.running_var.lerp_(var * (N / (N - 1)), self.momentum)
+                self.running_var.lerp_(unbiased, self.momentum)
             self.num_batches_tracked.add_(1)
         return mean, var
 
@@ -88,8 +107,34 @@ class CoordinateNorm(nn.Module):
                 f"CoordinateNorm holds {self.running_var.dtype} and got {x.dtype}; convert one of them, "
                 f"with module.to(x.dtype) or x.to({self.running_var.dtype})"
             )
-        if self.training and x.numel() == 0:
-            raise InvalidMatrixError(_EMPTY.format("CoordinateNorm", "vectors", tuple(x.shape)))
+        if self.training:
+            require_some("CoordinateNorm", x, self.ENTRIES)
+
+    def _require_finite(self, x: Tensor) -> None:
+        """Raise InvalidMatrixError, naming the worst entry of the batch, unless x is finite."""
+        if bool(x.sum().isfinite()):  # which proves it
+            return
+        bad = (~x.isfinite()).sum(-1)
+        if bool((bad > 0).any()):
+            index = worst_index(bad.double())
+            raise InvalidMatrixError(
+                f"{self._name(index)}, has {int(bad[index])} of {self.features} coordinates that are NaN "
+                f"or infinite; find where they were made, or drop the {self.ENTRY}",
+                index,
+            )
+
+    def _refuse_large(self, x: Tensor) -> NoReturn:
+        size = x.abs().amax(-1)
+        index = worst_index(size)
+        raise InvalidMatrixError(
+            f"{self._name(index)}, has a coordinate of size {float(size[index]):.3g}, and the variance of "
+            f"the batch is no number that {x.dtype} holds; scale the input, or convert it to float64",
+            index,
+        )
+
+    def _name(self, index: tuple[int, ...]) -> str:
+        what = matrix_name(index).replace("matrix", self.ENTRY)
+        return f"{what} of the input of {type(self).__name__}"
 
 
 class ChartNorm(CoordinateNorm):
@@ -101,8 +146,11 @@ class ChartNorm(CoordinateNorm):
 
     With a metric ``running_mean`` is a point of the manifold `(n, n)`, so that it stays right when the
     metric learns. ``weight``, ``bias`` and ``running_var`` are in the units of φ at each step, which
-    change with the metric's parameters; the variance forgets those of the past by ``momentum``.
+    change with the metric's parameters; the variance forgets those of the past by ``momentum``. Batches of
+    one and matrices that are not finite are treated as :class:`CoordinateNorm` treats vectors.
     """
+
+    ENTRY, ENTRIES = "matrix", "matrices"
 
     def __init__(
         self,
@@ -114,6 +162,9 @@ class ChartNorm(CoordinateNorm):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
+        require_count("ChartNorm", "n", n)
+        if metric is not None:
+            require_metric("ChartNorm", metric, n)
         super().__init__(linalg.vech_dim(n), momentum, eps, affine, device, dtype)
         if metric is not None and not isinstance(metric, PullbackMetric):
             raise ValueError(
@@ -137,8 +188,8 @@ class ChartNorm(CoordinateNorm):
     def in_coordinates(self, Y: Tensor) -> Tensor:
         """The layer in the chart, from φ(X) to the normalised φ(X)."""
         require_matrices("ChartNorm", Y, self.n, self.running_var)
-        if self.training and Y.numel() == 0:
-            raise InvalidMatrixError(_EMPTY.format("ChartNorm", "matrices", tuple(Y.shape)))
+        if self.training:
+            require_some("ChartNorm", Y)
         if self.metric is None:
             return linalg.unvech(self._normalize(linalg.vech(Y)))
         diffeo = self.metric.diffeo
@@ -157,9 +208,10 @@ class ChartNorm(CoordinateNorm):
     def _track_mean(self, mean: Tensor) -> None:
         if self.metric is None:
             super()._track_mean(mean)
-        else:
-            moved = self._tracked_mean().lerp(mean, self.momentum)
-            self.running_mean.copy_(self.metric.unchart(self.metric.diffeo.matrix(moved)))
+            return
+        metric = self.metric
 
+        def move() -> Tensor:
+            return metric.unchart(metric.diffeo.matrix(self._tracked_mean().lerp(mean, self.momentum)))
 
-_EMPTY = "{} in training mode got no {}, shape {}: an empty batch has no mean; skip it, or call eval()"
+        self.running_mean.copy_(moved_mean("ChartNorm", move, mean))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from alem import linalg
@@ -17,6 +18,7 @@ from alem.geometry import (
     SinhArcsinhLog,
 )
 from alem.nn.fuse import Chart, Spectral, Stage, Unchart
+from alem.nn.inputs import require_count
 
 
 class ReEig(nn.Module):
@@ -89,6 +91,10 @@ RULES: dict[str, Callable[..., Diffeo]] = {
 }
 
 
+# What the rules take beyond n.
+OPTIONS: dict[str, str] = {**dict.fromkeys(RankLog.RULES, "ties"), "gap": "widths"}
+
+
 class ALog(LogEig):
     """A logarithm that can be learned, SPD `(..., n, n)` to symmetric `(..., n, n)`.
 
@@ -115,12 +121,24 @@ class ALog(LogEig):
     others away from theirs.
     """
 
-    def __init__(self, n: int, rule: str = "mul", **options: Any) -> None:
+    def __init__(
+        self,
+        n: int,
+        rule: str = "mul",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__()
+        require_count("ALog", "n", n)
         if rule not in RULES:
             raise ValueError(f"no logarithm is called {rule!r}; there are {', '.join(RULES)}")
+        for name in options:
+            if name != OPTIONS.get(rule):
+                takes = f"takes {OPTIONS[rule]}=" if rule in OPTIONS else "takes no options"
+                raise TypeError(f"ALog got {name}=, and its rule {rule!r} {takes}")
         self.n, self.rule = n, rule
-        self.diffeo = RULES[rule](n, **options)
+        self.diffeo = RULES[rule](n, **options).to(device=device, dtype=dtype)
 
     def extra_repr(self) -> str:
         return f"n={self.n}, rule={self.rule!r}"

@@ -7,30 +7,35 @@ B ← B^½ exp(mean log(B^-½ X B^-½)) B^½, in which the Cholesky factor stand
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from alem import linalg
-from alem.geometry import AffineInvariant, spd_parameter
+from alem.geometry import AffineInvariant, Constrained, spd_parameter
 from alem.linalg.autograd import opaque
-from alem.linalg.errors import InvalidMatrixError, can_inspect, require_positive
-from alem.nn.inputs import require_matrices
+from alem.linalg.errors import can_inspect, require_finite, require_positive
+from alem.nn.inputs import require_count, require_eps, require_matrices, require_momentum, require_some
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 _AIM = AffineInvariant()
 
 
 @dataclass(frozen=True)
 class _Domains:
-    """The division of N matrices into D domains by ``index`` `(N,)`; without it D = 1."""
+    """The division of ``N`` matrices into D domains by ``index`` `(N,)`; without it D = 1."""
 
+    N: int
     index: Tensor | None = None
     sizes: Tensor | None = None
 
     @classmethod
     def of(cls, index: Tensor, count: int) -> _Domains:
         ones = torch.ones_like(index)
-        return cls(index, ones.new_zeros(count).index_add(0, index, ones))
+        return cls(index.numel(), index, ones.new_zeros(count).index_add(0, index, ones))
 
     def mean(self, values: Tensor) -> Tensor:
         """Means over the members of each domain, `(N, ...)` to `(D, ...)`; 0 where there are none."""
@@ -44,9 +49,11 @@ class _Domains:
         """For each member the value of its domain, `(D, ...)` to `(N, ...)`; without an index as it is."""
         return values if self.index is None else values.index_select(0, self.index)
 
-    def where_present(self, new: Tensor, old: Tensor) -> Tensor:
-        """``new`` `(D, ...)` for the domains that have members, ``old`` for the others."""
-        return new if self.sizes is None else torch.where(_as_factor(self.sizes > 0, new), new, old)
+    def where_present(self, new: Tensor, old: Tensor, members: int = 1) -> Tensor:
+        """``new`` `(D, ...)` for the domains that have so many members or more, ``old`` for the others."""
+        if self.sizes is None:
+            return new if members <= self.N else old
+        return torch.where(_as_factor(self.sizes >= members, new), new, old)
 
 
 def _as_factor(x: Tensor, like: Tensor) -> Tensor:
@@ -54,7 +61,7 @@ def _as_factor(x: Tensor, like: Tensor) -> Tensor:
     return x.reshape(-1, *(1 for _ in like.shape[1:]))
 
 
-class _KarcherNorm(nn.Module):
+class _KarcherNorm(Constrained):
     """What the two layers share: their parameter G, the mean of a batch, and the checks."""
 
     running_mean: Tensor
@@ -68,9 +75,10 @@ class _KarcherNorm(nn.Module):
         dtype: torch.dtype | None,
     ) -> None:
         super().__init__()
-        _require_momentum("momentum", momentum)
-        if karcher_steps < 1:
-            raise ValueError(f"karcher_steps must be 1 or more, got {karcher_steps}")
+        layer = type(self).__name__
+        require_count(layer, "n", n)
+        require_momentum(layer, "momentum", momentum)
+        require_count(layer, "karcher_steps", karcher_steps)
         self.n, self.momentum, self.karcher_steps = n, momentum, karcher_steps
         self.bias = spd_parameter(torch.eye(n, device=device, dtype=dtype))
 
@@ -79,11 +87,11 @@ class _KarcherNorm(nn.Module):
 
     def _flatten(self, X: Tensor) -> Tensor:
         require_matrices(type(self).__name__, X, self.n, self.running_mean)
-        if self.training and X.numel() == 0:
-            raise InvalidMatrixError(
-                f"{type(self).__name__} in training mode got no matrices, shape {tuple(X.shape)}: an empty "
-                "batch has no mean; skip it, or call eval()"
-            )
+        if self.training:
+            require_some(type(self).__name__, X)
+        # Before means are taken, which would spread it; a sum that is finite proves that there is none.
+        if can_inspect(X) and not bool(X.detach().sum().isfinite()):
+            require_finite(X)
         return X.reshape(-1, self.n, self.n)
 
     def _momentum_like(self, B: Tensor) -> Tensor:
@@ -122,7 +130,9 @@ class SPDNetBN(_KarcherNorm):
 
     def forward(self, X: Tensor) -> Tensor:
         flat = self._flatten(X)
-        B = self._batch_mean(flat, _Domains())[0] if self.training else self.running_mean
+        if not self.training and can_inspect(X):
+            linalg.cholesky(X.detach())  # nothing below decomposes X: this names what is not SPD
+        B = self._batch_mean(flat, _Domains(len(flat)))[0] if self.training else self.running_mean
         root = linalg.sqrt(self.bias) @ linalg.inverse_sqrt(B)
         if self.training:
             with torch.no_grad():
@@ -142,9 +152,13 @@ class SPDBN(_KarcherNorm):
     averages, γ = ρ. ``running_mean`` and ``running_var`` do the same with the constant ``momentum``,
     and evaluation uses them. ``bias`` is G, I at the start; ``scale`` is s, 1 at the start.
 
+    A batch of one moves the means; of the dispersion, which is about a mean that follows it, it says
+    nothing, and both variances stay.
+
     With ``domains`` D the statistics have a leading dimension D, ``forward`` takes the domain of each
-    matrix, an integer tensor `(...)` or one int for all of X `(..., n, n)`, and each domain is
-    normalised by its own statistics; those of an absent domain stay. G, s and k are shared.
+    matrix, integers `(...)` in a tensor, a list or an array, or one int for all of X `(..., n, n)`, and
+    each domain is normalised by its own statistics; those of an absent domain stay, as do the variances
+    of a domain with one matrix. G, s and k are shared.
 
     Kobler et al. 2022, "Controlling the Fréchet variance improves batch normalization on the symmetric
     positive definite manifold" and "SPD domain-specific batch normalization to crack interpretable
@@ -172,13 +186,12 @@ class SPDBN(_KarcherNorm):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(n, momentum, karcher_steps, device, dtype)
-        _require_momentum("final_momentum", final_momentum)
+        require_momentum("SPDBN", "final_momentum", final_momentum)
         if warmup < 1:
             raise ValueError(f"warmup must be 1 step or more, got {warmup}; 1 is final_momentum throughout")
-        if domains is not None and domains < 1:
-            raise ValueError(f"domains must be None or 1 or more, got {domains}")
-        if not eps > 0:
-            raise ValueError(f"eps must be positive, got {eps}: a batch of one has no dispersion")
+        if domains is not None:
+            require_count("SPDBN", "domains", domains)
+        require_eps("SPDBN", eps)
         self.domains, self.final_momentum, self.warmup, self.eps = domains, final_momentum, warmup, eps
         self.scale = nn.Parameter(torch.ones((), device=device, dtype=dtype))
         shape = () if domains is None else (domains,)
@@ -201,7 +214,7 @@ class SPDBN(_KarcherNorm):
         # With K = 1 nothing is ever left, and 0/1 stands for 0/0.
         return 1 - self.final_momentum ** (left / max(self.warmup - 1, 1)) + self.final_momentum
 
-    def forward(self, X: Tensor, domain: Tensor | int | None = None) -> Tensor:
+    def forward(self, X: Tensor, domain: Tensor | ArrayLike | None = None) -> Tensor:
         flat, domains = self._flatten(X), self._domains(X, domain)
         powers = self._train(flat, domains) if self.training else self._evaluate(flat, domains)
         return linalg.unwhiten(linalg.sqrt(self.bias), powers).reshape(X.shape)
@@ -246,36 +259,31 @@ class SPDBN(_KarcherNorm):
     @staticmethod
     def _averaged(var: Tensor, squares: Tensor, t: Tensor, domains: _Domains) -> Tensor:
         old = var.reshape(-1)
-        return domains.where_present((1 - t) * old + t * domains.mean(squares), old)
+        return domains.where_present((1 - t) * old + t * domains.mean(squares), old, members=2)
 
-    def _domains(self, X: Tensor, domain: Tensor | int | None) -> _Domains:
+    def _domains(self, X: Tensor, domain: Tensor | ArrayLike | None) -> _Domains:
+        batch = X.shape[:-2]
         if self.domains is None:
             if domain is not None:
                 raise ValueError("SPDBN was made without domains and got one; make it with domains=D")
-            return _Domains()
+            return _Domains(batch.numel())
         if domain is None:
             raise ValueError(
                 f"SPDBN was made for {self.domains} domains and needs the domain of each matrix: "
                 "forward(X, domain)"
             )
-        batch = X.shape[:-2]
-        if isinstance(domain, Tensor):
-            if domain.is_floating_point() or domain.dtype == torch.bool:
-                raise ValueError(
-                    f"domain must hold integers, got {domain.dtype}; convert with domain.long()"
-                )
-            if domain.shape != batch:
-                raise ValueError(
-                    f"domain has shape {tuple(domain.shape)} and X {tuple(X.shape)}; there must be one "
-                    f"index for each matrix, shape {tuple(batch)}"
-                )
-            if can_inspect(domain) and domain.numel():
-                self._require_range(int(domain.min()), int(domain.max()))
-            index = domain.reshape(-1).to(device=X.device, dtype=torch.long)
-        else:
+        if isinstance(domain, int) and not isinstance(domain, bool):
             self._require_range(domain, domain)
-            index = torch.full((batch.numel(),), domain, device=X.device)
-        return _Domains.of(index, self.domains)
+            return _Domains.of(torch.full((batch.numel(),), domain, device=X.device), self.domains)
+        index = _integers(domain)
+        if index.ndim and index.shape != batch:
+            raise ValueError(
+                f"domain has shape {tuple(index.shape)} and X {tuple(X.shape)}; there must be one index "
+                f"for each matrix, shape {tuple(batch)}, or one int for all"
+            )
+        if can_inspect(index) and index.numel():
+            self._require_range(int(index.min()), int(index.max()))
+        return _Domains.of(index.to(X.device).expand(batch).reshape(-1), self.domains)
 
     def _require_range(self, least: int, most: int) -> None:
         if least < 0 or most >= (self.domains or 0):
@@ -283,6 +291,20 @@ class SPDBN(_KarcherNorm):
                 f"domain indices run from {least} to {most}, and SPDBN was made for {self.domains}: "
                 f"0 to {(self.domains or 0) - 1}"
             )
+
+
+def _integers(domain: Tensor | ArrayLike) -> Tensor:
+    """Domain indices as a tensor of torch.long; ValueError for anything but integers."""
+    try:
+        index = torch.as_tensor(domain)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"domain must be an int, or integers in a tensor, a list or an array, got {domain!r}"
+        ) from error
+    none_given = not isinstance(domain, Tensor) and index.numel() == 0  # an empty list has no dtype
+    if not none_given and (index.is_floating_point() or index.is_complex() or index.dtype == torch.bool):
+        raise ValueError(f"domain must hold integers, got {index.dtype}; convert with domain.long()")
+    return index.long()
 
 
 @opaque("alem::snapshot")
@@ -301,8 +323,3 @@ def _inverse(L: Tensor) -> Tensor:
     """L⁻¹ of a lower-triangular L `(..., n, n)`: once for each domain, where solving is for each matrix."""
     eye = torch.eye(L.shape[-1], dtype=L.dtype, device=L.device)
     return torch.linalg.solve_triangular(L, eye, upper=False)
-
-
-def _require_momentum(name: str, momentum: float) -> None:
-    if not 0 < momentum <= 1:
-        raise ValueError(f"{name} must be in (0, 1], got {momentum}")

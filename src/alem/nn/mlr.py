@@ -8,12 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from alem import linalg
-from alem.geometry import Metric, PullbackMetric, spd_parameter
+from alem.geometry import Constrained, Metric, PullbackMetric, check_spd, spd_parameter
+from alem.linalg.errors import InvalidMatrixError
 from alem.nn.fuse import Chart, Stage
-from alem.nn.inputs import require_matrices
+from alem.nn.inputs import require_count, require_matrices, require_metric, require_symmetric
 
 
-class GyroMLR(nn.Module):
+class GyroMLR(Constrained):
     """Logits ⟨Log_{P_k} S, Γ_{I→P_k} A_k⟩_{P_k}, signed distances to hyperplanes times ‖A_k‖.
 
     SPD `(..., n, n)` to `(..., n_classes)`; P_k, a point of the k-th hyperplane, starts at I, and A_k, its
@@ -22,7 +23,8 @@ class GyroMLR(nn.Module):
     Under a flat metric that is ⟨φ(S), W_k⟩ + b_k with W_k = φ_*(A_k) at I and b_k = −⟨φ(P_k), W_k⟩: a
     linear softmax on the chart, for every choice of P_k and A_k and with nothing left out. There the
     parameters are ``weight`` `(n_classes, n(n+1)/2)`, in coordinates, and ``bias``; elsewhere they are
-    ``points`` and ``normals``. :meth:`set_hyperplanes` sets either from P and A.
+    ``points`` and ``normals``. :meth:`set_hyperplanes` sets either from P and A, also at the start: one
+    seed draws the same A_k under every metric.
 
     (Nguyen, Yang 2023, "Building neural networks on matrix manifolds".)
     """
@@ -36,19 +38,22 @@ class GyroMLR(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if n_classes < 1:
-            raise ValueError(f"GyroMLR needs a class at least, got n_classes={n_classes}")
+        require_count("GyroMLR", "n", n)
+        require_count("GyroMLR", "n_classes", n_classes)
+        require_metric("GyroMLR", metric, n)
         self.n, self.n_classes = n, n_classes
         self.metric = metric
         bound = math.sqrt(6 / n**2)
         A = torch.empty(n_classes, n, n, device=device, dtype=dtype).uniform_(-bound, bound).tril()
         A = A + A.tril(-1).mT
+        identity = torch.eye(n, device=device, dtype=dtype).repeat(n_classes, 1, 1)
         if isinstance(metric, PullbackMetric):
-            self.weight = nn.Parameter(metric.diffeo.vector(A))
-            self.bias = nn.Parameter(torch.zeros(n_classes, device=device, dtype=dtype))
+            self.weight = nn.Parameter(A.new_zeros(n_classes, linalg.vech_dim(n)))
+            self.bias = nn.Parameter(A.new_zeros(n_classes))
+            if not A.is_meta:
+                self.set_hyperplanes(identity, A)
         else:
-            identity = torch.eye(n, device=device, dtype=dtype)
-            self.points = spd_parameter(identity.repeat(n_classes, 1, 1))
+            self.points = spd_parameter(identity)
             self.normals = nn.Parameter(A)
 
     def extra_repr(self) -> str:
@@ -77,15 +82,38 @@ class GyroMLR(nn.Module):
 
     @torch.no_grad()
     def set_hyperplanes(self, P: Tensor, A: Tensor) -> None:
-        """Take the hyperplanes through P with normals A at the identity, both `(n_classes, n, n)`."""
+        """Take the hyperplanes through P with normals A at the identity, both `(n_classes, n, n)`.
+
+        P must be SPD and A symmetric; they are converted to the dtype and device of the layer.
+        """
         metric = self.metric
         if not isinstance(metric, PullbackMetric):
+            P, A = self._hyperplanes(P, A, self.normals)
             self.points.copy_(P)
             self.normals.copy_(A)
             return
-        W = metric.inner_product.isometry(metric.pushforward(_identity_like(P), A))
-        self.weight.copy_(metric.diffeo.vector(W))
-        self.bias.copy_(-(metric.coordinates(P) * self.weight).sum(-1))
+        # A metric may still be elsewhere when the layer is made: it is moved with the layer afterwards.
+        place = next(metric.parameters(), self.weight)
+        P, A = self._hyperplanes(P, A, self.weight)
+        P, A = P.to(place.device), A.to(place.device)
+        W = metric.diffeo.vector(metric.inner_product.isometry(metric.pushforward(_identity_like(P), A)))
+        self.weight.copy_(W)
+        self.bias.copy_(-(metric.coordinates(P) * W).sum(-1))
+
+    def _hyperplanes(self, P: Tensor, A: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+        """P and A as ``like`` is, checked and exactly symmetric."""
+        size = (self.n_classes, self.n, self.n)
+        for name, X in (("P", P), ("A", A)):
+            if not isinstance(X, Tensor) or X.shape != size:
+                got = f"shape {tuple(X.shape)}" if isinstance(X, Tensor) else type(X).__name__
+                raise InvalidMatrixError(
+                    f"set_hyperplanes takes tensors P, points, and A, normals, of shape {size}, one matrix "
+                    f"for each class; {name} is of {got}"
+                )
+        P, A = P.to(like), A.to(like)
+        check_spd(P)
+        require_symmetric(A)
+        return linalg.symmetrize(P), linalg.symmetrize(A)
 
 
 def _identity_like(P: Tensor) -> Tensor:

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from alem import linalg
-from alem.geometry import Metric, stiefel_parameter
+from alem.geometry import Constrained, Metric, stiefel_parameter
 from alem.nn.chart_norm import CoordinateNorm
-from alem.nn.inputs import require_matrices
+from alem.nn.inputs import require_matrices, require_metric
 
 
 class SpectrumResponse(nn.Module):
@@ -35,13 +35,17 @@ class SpectrumResponse(nn.Module):
         return self.convolutions[-1](x).reshape(spectrum.shape)
 
 
-class RResBlock(nn.Module):
+class RResBlock(Constrained):
     """Exp_S(ℓ(S)) with the spectral field ℓ(S) = Q diag(f(spec S)) Qᵀ, SPD `(..., n, n)` to the same.
 
     Exp is the exponential map of the metric, Q = ``frame`` an orthogonal matrix that is learned,
     f = ``response`` a map of spectra in ascending order, by default :class:`SpectrumResponse`. A
     response of zero makes the block the identity. A metric that is not complete is refused: its
     geodesics may end before they arrive.
+
+    The length of a field in the metric grows without bound as eigenvalues of S shrink, and on real
+    covariance matrices its exponential overflows. So the block goes along ℓ/(1 + ‖ℓ‖_S/c), of a length
+    below c = ``limit``; ``limit=None`` is the bare formula.
 
     (Katsman et al. 2023, "Riemannian residual neural networks".)
     """
@@ -51,23 +55,27 @@ class RResBlock(nn.Module):
         n: int,
         metric: Metric,
         response: nn.Module | None = None,
+        limit: float | None = 1.0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        require_metric("RResBlock", metric, n)
         if not metric.is_complete:
             raise ValueError(
                 f"RResBlock follows geodesics as far as its field says, and those of "
                 f"{type(metric).__name__} end where they meet a singular matrix; take a complete metric"
             )
-        self.n = n
+        if limit is not None and not limit > 0:
+            raise ValueError(f"limit must be positive, or None for no limit, got {limit}")
+        self.n, self.limit = n, limit
         self.metric = metric
         Q = nn.init.orthogonal_(torch.empty(n, n, device=device, dtype=dtype))
         self.frame = stiefel_parameter(Q)
         self.response = (SpectrumResponse() if response is None else response).to(Q)
 
     def extra_repr(self) -> str:
-        return f"n={self.n}"
+        return f"n={self.n}, limit={self.limit}"
 
     def field(self, S: Tensor) -> Tensor:
         """ℓ(S), a tangent vector at S."""
@@ -76,4 +84,5 @@ class RResBlock(nn.Module):
         return linalg.unwhiten(self.frame, torch.diag_embed(response))
 
     def forward(self, S: Tensor) -> Tensor:
-        return self.metric.exp(S, self.field(S))
+        V = self.field(S)
+        return self.metric.exp(S, V) if self.limit is None else self.metric.bounded_exp(S, V, self.limit)
