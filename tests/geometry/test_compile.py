@@ -13,7 +13,6 @@ from alem.geometry import Metric
 from .conftest import NAMES, learned_metric, spd, sym
 from .test_contract import BATCH_OPERATIONS, CHART_OPERATIONS, GROUP_OPERATIONS, OPERATIONS
 
-
 # Made of others in the list, and minutes to compile in all.
 COVERED = ("norm", "dist2", "bounded_exp", "invert", "relative", "unchart", "pushforward", "hilbert_inner")
 
