@@ -319,7 +319,7 @@ def test_what_is_no_domain_is_refused_with_a_sentence(bad: object) -> None:
 @pytest.mark.parametrize("training", [True, False])
 def test_wrong_domains_say_what_is_wrong(training: bool) -> None:
     layer, plain, X = SPDBN(N, domains=2).train(training), SPDBN(N), spd(4, dtype=torch.float32)
-    with pytest.raises(ValueError, match="needs the domain of each matrix"):
+    with pytest.raises(ValueError, match="needs that of each matrix"):
         layer(X)
     with pytest.raises(ValueError, match="made without domains"):
         plain(X, 0)

@@ -6,7 +6,6 @@ B ← B^½ exp(mean log(B^-½ X B^-½)) B^½, in which the Cholesky factor stand
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,49 +15,13 @@ from alem import linalg
 from alem.geometry import AffineInvariant, Constrained, spd_parameter
 from alem.linalg.autograd import opaque
 from alem.linalg.errors import can_inspect, require_finite, require_positive
+from alem.nn.domains import Domains
 from alem.nn.inputs import require_count, require_eps, require_matrices, require_momentum, require_some
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 _AIM = AffineInvariant()
-
-
-@dataclass(frozen=True)
-class _Domains:
-    """The division of ``N`` matrices into D domains by ``index`` `(N,)`; without it D = 1."""
-
-    N: int
-    index: Tensor | None = None
-    sizes: Tensor | None = None
-
-    @classmethod
-    def of(cls, index: Tensor, count: int) -> _Domains:
-        ones = torch.ones_like(index)
-        return cls(index.numel(), index, ones.new_zeros(count).index_add(0, index, ones))
-
-    def mean(self, values: Tensor) -> Tensor:
-        """Means over the members of each domain, `(N, ...)` to `(D, ...)`; 0 where there are none."""
-        if self.index is None or self.sizes is None:
-            return values.mean(0, keepdim=True)
-        shape = (self.sizes.shape[0], *values.shape[1:])
-        totals = values.new_zeros(shape).index_add(0, self.index, values)
-        return totals / _as_factor(self.sizes.clamp(min=1).to(values.dtype), totals)
-
-    def each(self, values: Tensor) -> Tensor:
-        """For each member the value of its domain, `(D, ...)` to `(N, ...)`; without an index as it is."""
-        return values if self.index is None else values.index_select(0, self.index)
-
-    def where_present(self, new: Tensor, old: Tensor, members: int = 1) -> Tensor:
-        """``new`` `(D, ...)` for the domains that have so many members or more, ``old`` for the others."""
-        if self.sizes is None:
-            return new if members <= self.N else old
-        return torch.where(_as_factor(self.sizes >= members, new), new, old)
-
-
-def _as_factor(x: Tensor, like: Tensor) -> Tensor:
-    """x `(D,)` with as many dimensions as ``like`` `(D, ...)`."""
-    return x.reshape(-1, *(1 for _ in like.shape[1:]))
 
 
 class _KarcherNorm(Constrained):
@@ -98,7 +61,7 @@ class _KarcherNorm(Constrained):
         """The momentum as a tensor `()`, filled where it is: to send a number to a device is to wait."""
         return B.new_full((), self.momentum)
 
-    def _batch_mean(self, X: Tensor, domains: _Domains) -> Tensor:
+    def _batch_mean(self, X: Tensor, domains: Domains) -> Tensor:
         """B `(D, n, n)` of X `(N, n, n)`; the identity for a domain without members."""
         eye = torch.eye(self.n, dtype=X.dtype, device=X.device)
         B = domains.where_present(domains.mean(X), eye)
@@ -132,7 +95,7 @@ class SPDNetBN(_KarcherNorm):
         flat = self._flatten(X)
         if not self.training and can_inspect(X):
             linalg.cholesky(X.detach())  # nothing below decomposes X: this names what is not SPD
-        B = self._batch_mean(flat, _Domains(len(flat)))[0] if self.training else self.running_mean
+        B = self._batch_mean(flat, Domains(len(flat)))[0] if self.training else self.running_mean
         root = linalg.sqrt(self.bias) @ linalg.inverse_sqrt(B)
         if self.training:
             with torch.no_grad():
@@ -215,16 +178,16 @@ class SPDBN(_KarcherNorm):
         return 1 - self.final_momentum ** (left / max(self.warmup - 1, 1)) + self.final_momentum
 
     def forward(self, X: Tensor, domain: Tensor | ArrayLike | None = None) -> Tensor:
-        flat, domains = self._flatten(X), self._domains(X, domain)
+        flat, domains = self._flatten(X), Domains.read(X, domain, self.domains)
         powers = self._train(flat, domains) if self.training else self._evaluate(flat, domains)
         return linalg.unwhiten(linalg.sqrt(self.bias), powers).reshape(X.shape)
 
-    def _evaluate(self, X: Tensor, domains: _Domains) -> Tensor:
+    def _evaluate(self, X: Tensor, domains: Domains) -> Tensor:
         mean, var = self.running_mean.reshape(-1, self.n, self.n), self.running_var.reshape(-1)
         whitened = linalg.unwhiten(domains.each(linalg.inverse_sqrt(mean)), X)
         return linalg.power(whitened, domains.each(self._exponent(var)))
 
-    def _train(self, X: Tensor, domains: _Domains) -> Tensor:
+    def _train(self, X: Tensor, domains: Domains) -> Tensor:
         gamma = self.training_momentum()
         B = self._batch_mean(X, domains)
         T = self._moved(self.train_mean, B, gamma, domains)
@@ -252,59 +215,14 @@ class SPDBN(_KarcherNorm):
     def _exponent(self, var: Tensor) -> Tensor:
         return self.scale * (var + self.eps).rsqrt()
 
-    def _moved(self, mean: Tensor, B: Tensor, t: Tensor, domains: _Domains) -> Tensor:
+    def _moved(self, mean: Tensor, B: Tensor, t: Tensor, domains: Domains) -> Tensor:
         old = mean.reshape(-1, self.n, self.n)
         return domains.where_present(_AIM.geodesic(old, B, t), old)
 
     @staticmethod
-    def _averaged(var: Tensor, squares: Tensor, t: Tensor, domains: _Domains) -> Tensor:
+    def _averaged(var: Tensor, squares: Tensor, t: Tensor, domains: Domains) -> Tensor:
         old = var.reshape(-1)
         return domains.where_present((1 - t) * old + t * domains.mean(squares), old, members=2)
-
-    def _domains(self, X: Tensor, domain: Tensor | ArrayLike | None) -> _Domains:
-        batch = X.shape[:-2]
-        if self.domains is None:
-            if domain is not None:
-                raise ValueError("SPDBN was made without domains and got one; make it with domains=D")
-            return _Domains(batch.numel())
-        if domain is None:
-            raise ValueError(
-                f"SPDBN was made for {self.domains} domains and needs the domain of each matrix: "
-                "forward(X, domain)"
-            )
-        if isinstance(domain, int) and not isinstance(domain, bool):
-            self._require_range(domain, domain)
-            return _Domains.of(torch.full((batch.numel(),), domain, device=X.device), self.domains)
-        index = _integers(domain)
-        if index.ndim and index.shape != batch:
-            raise ValueError(
-                f"domain has shape {tuple(index.shape)} and X {tuple(X.shape)}; there must be one index "
-                f"for each matrix, shape {tuple(batch)}, or one int for all"
-            )
-        if can_inspect(index) and index.numel():
-            self._require_range(int(index.min()), int(index.max()))
-        return _Domains.of(index.to(X.device).expand(batch).reshape(-1), self.domains)
-
-    def _require_range(self, least: int, most: int) -> None:
-        if least < 0 or most >= (self.domains or 0):
-            raise ValueError(
-                f"domain indices run from {least} to {most}, and SPDBN was made for {self.domains}: "
-                f"0 to {(self.domains or 0) - 1}"
-            )
-
-
-def _integers(domain: Tensor | ArrayLike) -> Tensor:
-    """Domain indices as a tensor of torch.long; ValueError for anything but integers."""
-    try:
-        index = torch.as_tensor(domain)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(
-            f"domain must be an int, or integers in a tensor, a list or an array, got {domain!r}"
-        ) from error
-    none_given = not isinstance(domain, Tensor) and index.numel() == 0  # an empty list has no dtype
-    if not none_given and (index.is_floating_point() or index.is_complex() or index.dtype == torch.bool):
-        raise ValueError(f"domain must hold integers, got {index.dtype}; convert with domain.long()")
-    return index.long()
 
 
 @opaque("alem::snapshot")
