@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from alem.geometry import check_spd
+from alem.geometry.validation import require_symmetric
 from alem.linalg import InvalidMatrixError, NotPositiveDefiniteError
 
 from .conftest import spd
@@ -76,3 +77,13 @@ def test_the_edge_of_definiteness(dtype: torch.dtype) -> None:
 def test_the_scale_of_the_data_does_not_matter() -> None:
     check_spd(1e-30 * spd(3))
     check_spd(1e30 * spd(3))
+
+
+def test_symmetric_to_the_root_of_eps() -> None:
+    X = torch.ones(2, 2, 2, dtype=torch.float64)
+    X[1, 0, 1] += 1e-8  # √eps is 1.5e-8
+    require_symmetric(X)
+    X[1, 0, 1] += 1e-8
+    with pytest.raises(InvalidMatrixError, match=r"matrix 1 .* up to 2e-08") as error:
+        require_symmetric(X)
+    assert error.value.index == (1,)

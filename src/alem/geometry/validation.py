@@ -28,12 +28,13 @@ def check_spd(X: Tensor) -> Tensor:
         raise InvalidMatrixError(f"expected matrices of size 1 at least, got shape {tuple(X.shape)}")
     X_ = X.detach()
     require_finite(X_)
-    _refuse_asymmetric(X_)
+    require_symmetric(X_)
     _refuse_indefinite(X_)
     return X
 
 
-def _refuse_asymmetric(X: Tensor) -> None:
+def require_symmetric(X: Tensor) -> None:
+    """Raise InvalidMatrixError, naming the worst matrix, unless X is symmetric to √eps of its entries."""
     skew = (X - X.mT).abs().amax((-2, -1))
     size = X.abs().amax((-2, -1))
     relative = torch.where(skew == 0, 0.0, skew / size)

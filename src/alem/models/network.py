@@ -107,8 +107,7 @@ def require_classes(n_classes: int) -> None:
 def metric_factory(metric: MetricChoice) -> Callable[[int], Metric]:
     """A metric of its own for each layer: by name, by a function of n, or copied."""
     if isinstance(metric, str):
-        if metric not in geometry.METRICS:
-            raise ValueError(f"no metric is called {metric!r}; there are {', '.join(geometry.METRICS)}")
+        geometry.metric(metric, n=1)  # refuses an unknown name at once, whether or not a layer asks for it
         return lambda n: geometry.metric(metric, n=n)
     if isinstance(metric, Metric):
         return lambda n: copy.deepcopy(metric)

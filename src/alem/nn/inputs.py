@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from numbers import Integral
 
-import torch
 from torch import Tensor
 
 from alem import linalg
@@ -15,10 +14,7 @@ from alem.linalg.errors import (
     InvalidMatrixError,
     NotPositiveDefiniteError,
     can_inspect,
-    matrix_name,
-    require_finite,
     require_square,
-    worst_index,
 )
 
 
@@ -76,19 +72,6 @@ def require_some(layer: str, X: Tensor, what: str = "matrices") -> None:
         raise InvalidMatrixError(
             f"{layer} in training mode got no {what}, shape {tuple(X.shape)}: an empty batch has no mean; "
             "skip it, or call eval()"
-        )
-
-
-def require_symmetric(X: Tensor) -> None:
-    """Raise InvalidMatrixError unless X `(..., n, n)` is finite, and symmetric to √eps of its entries."""
-    require_finite(X)
-    skew, size = (X - X.mT).abs().amax((-2, -1)), X.abs().amax((-2, -1))
-    if bool((skew > torch.finfo(X.dtype).eps ** 0.5 * size).any()):
-        index = worst_index(skew - torch.finfo(X.dtype).eps ** 0.5 * size)
-        raise InvalidMatrixError(
-            f"{matrix_name(index)} of shape {tuple(X.shape)} is not symmetric: entries differ from their "
-            f"mirror images by up to {float(skew[index]):.3g}; pass alem.linalg.symmetrize(X)",
-            index,
         )
 
 

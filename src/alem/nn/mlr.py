@@ -9,9 +9,10 @@ from torch import Tensor, nn
 
 from alem import linalg
 from alem.geometry import Constrained, Metric, PullbackMetric, check_spd, spd_parameter
-from alem.linalg.errors import InvalidMatrixError
+from alem.geometry.validation import require_symmetric
+from alem.linalg.errors import InvalidMatrixError, require_finite
 from alem.nn.fuse import Chart, Stage
-from alem.nn.inputs import require_count, require_matrices, require_metric, require_symmetric
+from alem.nn.inputs import require_count, require_matrices, require_metric
 
 
 class GyroMLR(Constrained):
@@ -112,6 +113,7 @@ class GyroMLR(Constrained):
                 )
         P, A = P.to(like), A.to(like)
         check_spd(P)
+        require_finite(A)
         require_symmetric(A)
         return linalg.symmetrize(P), linalg.symmetrize(A)
 
