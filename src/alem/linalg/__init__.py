@@ -13,6 +13,7 @@ from alem.linalg.cholesky import (
     unwhiten,
     whiten,
 )
+from alem.linalg.congruence import congruence
 from alem.linalg.covariance import covariance, ledoit_wolf_shrinkage, oas_shrinkage, shrink
 from alem.linalg.eigh import eigh, eigvalsh
 from alem.linalg.errors import (
@@ -86,6 +87,7 @@ __all__ = [
     "cholesky_pullback",
     "cholesky_pushforward",
     "clamp",
+    "congruence",
     "covariance",
     "displacement",
     "divided",

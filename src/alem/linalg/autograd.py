@@ -57,7 +57,11 @@ def apply(function: type[Function], *args: Any) -> Any:
     Function with a variable number of arguments to expect a context.
     """
     if not torch.compiler.is_compiling():
-        return function.eager.apply(*args)
+        if torch._C._are_functorch_transforms_active():
+            return function.eager.apply(*args)
+        # What that comes to here, without its looking up the signature of forward, which takes longer than
+        # many a kernel.
+        return super(torch.autograd.Function, function.eager).apply(*args)
     if torch.is_grad_enabled() and any(isinstance(a, Tensor) and a.requires_grad for a in args):
         return function.apply(*args)
     return function.forward(*args)

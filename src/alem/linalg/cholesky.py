@@ -13,7 +13,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from alem.linalg.eigh import eigvalsh
+from alem.linalg import native
+from alem.linalg.eigh import eigvalsh, native_prefers
 from alem.linalg.errors import (
     NotPositiveDefiniteError,
     can_inspect,
@@ -63,6 +64,19 @@ def is_positive_definite(X: Tensor) -> Tensor:
     """
     require_square(X)
     return _is_factor(*torch.linalg.cholesky_ex(symmetrize(X.detach())))
+
+
+def exceeds(X: Tensor, minimum: float) -> Tensor:
+    """Whether all eigenvalues are greater than ``minimum``: whether X − minimum·I has a Cholesky factor.
+
+    Only the lower triangle is read. No gradient, no exception. Shapes: ``(..., n, n)`` to booleans ``(...)``.
+    """
+    X = X.detach()
+    if can_inspect(X) and native_prefers(X):
+        return native.exceeds(X, minimum)
+    lowered = X.clone()
+    lowered.diagonal(dim1=-2, dim2=-1).sub_(minimum)
+    return _is_factor(*torch.linalg.cholesky_ex(lowered))
 
 
 def cholesky_log(X: Tensor) -> Tensor:

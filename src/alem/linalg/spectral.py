@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from alem.linalg.autograd import Function, apply, last_derivatives, zeros_for_none
-from alem.linalg.eigh import eigh
+from alem.linalg.eigh import decompose
 from alem.linalg.errors import can_inspect, require_positive, require_square
 from alem.linalg.spectral_map import SpectralMap, differences
 from alem.linalg.vectorize import symmetrize
@@ -96,7 +96,7 @@ class _Spectral(Function):
 
     @staticmethod
     def forward(phi: SpectralMap, X: Tensor, *parameters: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        x, U = eigh(symmetrize(X))
+        x, U = decompose(symmetrize(X), True)
         if phi.positive and can_inspect(x):
             require_positive(x)
         return _recompose(U, phi.values(x, *parameters)), x, U

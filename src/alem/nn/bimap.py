@@ -43,7 +43,7 @@ class BiMap(Constrained):
 
     def forward(self, X: Tensor) -> Tensor:
         require_matrices("BiMap", X, self.n_in, self.weight)
-        Y = linalg.unwhiten(self.weight, X)
+        Y = linalg.congruence(self.weight, X)
         if self.n_out <= self.n_in:
             return Y
         rest = torch.eye(self.n_out, dtype=X.dtype, device=X.device) - self.weight @ self.weight.mT

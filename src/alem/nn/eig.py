@@ -43,7 +43,7 @@ class ReEig(nn.Module):
         return self._clamp, ()
 
     def forward(self, X: Tensor) -> Tensor:
-        return linalg.spectral(X, self._clamp)
+        return linalg.clamp(X, self.eps)
 
     def fusable_stages(self) -> list[Stage]:
         return [Spectral((self.function,))]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -123,13 +122,17 @@ def _says_what_forward_does(module: nn.Module) -> bool:
     return stages is not None and stages is writer("forward") and "forward" not in vars(module)
 
 
-def _has_hooks(module: nn.Module) -> bool:
-    return bool(
-        module._forward_hooks
-        or module._forward_pre_hooks
-        or module._backward_hooks
-        or module._backward_pre_hooks
+def _hooks(module: nn.Module) -> tuple[Any, ...]:
+    return (
+        module._forward_hooks,
+        module._forward_pre_hooks,
+        module._backward_hooks,
+        module._backward_pre_hooks,
     )
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    return any(_hooks(module))
 
 
 def joined(run: list[Part]) -> list[Stage]:
@@ -187,13 +190,20 @@ class Fused(nn.Module):
         self._plan()
 
     def _plan(self) -> None:
-        self._seen = self._depends_on()
+        inside = [*self.modules()][1:]
+        self._children = tuple(self._modules.values())
+        self._seen = [(module, tuple(module._modules.values())) for module in inside]
+        self._hooks = [hooks for module in inside for hooks in _hooks(module)]
+        self._hooked = [bool(hooks) for hooks in self._hooks]
         self._stages = joined(parts(self))
 
-    def _depends_on(self) -> list[Any]:
-        """What the plan was made for: the modules, and whether they have hooks."""
-        modules = [*self.modules(), *_children(self).values()]
-        return [*modules, *map(_has_hooks, modules[1:])]
+    def _is_planned(self) -> bool:
+        """Whether the plan was made for the modules there are, and for the hooks they have."""
+        return (
+            tuple(self._modules.values()) == self._children
+            and all(tuple(module._modules.values()) == children for module, children in self._seen)
+            and [bool(hooks) for hooks in self._hooks] == self._hooked
+        )
 
     def __iter__(self) -> Iterator[nn.Module]:
         return iter(_children(self).values())
@@ -208,10 +218,8 @@ class Fused(nn.Module):
 
     def forward(self, X: Tensor, domain: Tensor | int | None = None) -> Tensor:
         """``domain`` goes to the layers that take one."""
-        if not torch.compiler.is_compiling():
-            now = self._depends_on()
-            if len(now) != len(self._seen) or any(map(operator.is_not, now, self._seen)):
-                self._plan()
+        if not torch.compiler.is_compiling() and not self._is_planned():
+            self._plan()
         if domain is not None and not any(getattr(m, "takes_domain", False) for m in self._stages):
             raise ValueError("domain was given, and none of the layers takes one; SPDBN(n, domains=D) does")
         for stage in self._stages:
@@ -220,7 +228,8 @@ class Fused(nn.Module):
         return X
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_seen", "_stages")}
+        planned = ("_children", "_seen", "_hooks", "_hooked", "_stages")
+        return {name: value for name, value in self.__dict__.items() if name not in planned}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
