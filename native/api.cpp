@@ -67,7 +67,8 @@ template <class T> const Solver<T>& of_width(const Solver<T>* solvers, int lanes
   return solvers[i];
 }
 
-// How a problem is solved: with so many threads; ``isa`` may be null and ``lanes`` 0, for the best there are.
+// How a problem is solved: with so many threads; ``isa``, one of alem_isa, may be null and
+// ``lanes`` 0, for the best there are.
 struct Choice {
   int threads;
   const char* isa;
@@ -80,13 +81,10 @@ template <class T> auto part_for(const Solver<T>& solver, const Bound<T>&) { ret
 
 template <class T, class P> void solve(const P& problem, Choice choice) {
   const Matrices<T>& matrices = problem.matrices;
+  if (matrices.n <= 0) std::fill_n(problem.info, matrices.batch, 0);
   if (matrices.batch <= 0 || matrices.n <= 0) return;
   const Isa* const* list = available();
-  while (choice.isa && *list && std::strcmp((*list)->name, choice.isa)) list++;
-  if (!*list) {
-    for (int64_t b = 0; b < matrices.batch; b++) problem.info[b] = kNotConverged;
-    return;
-  }
+  while (choice.isa && list[1] && std::strcmp((*list)->name, choice.isa)) list++;
   const Solver<T>* solvers = solvers_of(**list, T());
   int threads = std::max(choice.threads, 1);
   const Solver<T>& solver = choice.lanes ? of_width(solvers, choice.lanes) : fastest(solvers, matrices.batch, threads);

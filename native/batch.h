@@ -10,21 +10,32 @@ namespace alem::ALEM_ISA {
 // ``ld`` vectors apart. ``largest`` gets the largest size of an entry of each, or NaN if one is not finite.
 template <class T, int L>
 void load(const Matrices<T>& from, int64_t b, typename Lanes<T, L>::vec* A, int64_t ld, T* largest) {
-  for (int q = 0; q < L; q++) {
-    const T* matrix = from.start + least64(b + q, from.batch - 1) * from.batch_stride;
-    T most = 0, poison = 0;
-    for (int i = 0; i < from.n; i++) {
-      const T* row = matrix + i * from.row_stride;
+  T poison[L];
+  for (int q = 0; q < L; q++) largest[q] = poison[q] = 0;
+  for (int i = 0; i < from.n; i++) {  // a row of all lanes stays in the first-level cache
+    for (int q = 0; q < L; q++) {
+      const T* row = from.start + least64(b + q, from.batch - 1) * from.batch_stride + i * from.row_stride;
       T* lane = reinterpret_cast<T*>(A + i * ld) + q;
+      T most = largest[q], bad = poison[q];
       for (int j = 0; j <= i; j++) {
         T x = row[j * from.column_stride], size = x < 0 ? -x : x;
         lane[int64_t(j) * L] = x;
         most = most < size ? size : most;
-        poison += x * 0;
+        bad += x * 0;
       }
+      largest[q] = most;
+      poison[q] = bad;
     }
-    largest[q] = most + poison;
   }
+  for (int q = 0; q < L; q++) largest[q] += poison[q];
+}
+
+// Says that matrix b has no decomposition.
+template <class T> void refuse(const Eigenproblem<T>& problem, int64_t b, int32_t code) {
+  const int64_t n = problem.matrices.n;
+  problem.info[b] = code;
+  for (int64_t i = 0; i < n; i++) problem.values[b * n + i] = Limits<T>::nan;
+  for (int64_t i = 0; problem.vectors && i < n * n; i++) problem.vectors[b * n * n + i] = Limits<T>::nan;
 }
 
 // Packs first … last − 1 of the batch, L matrices in each.
@@ -36,19 +47,19 @@ template <class T, int L> class Packs {
   static void run(const Eigenproblem<T>& problem, int64_t first, int64_t last) {
     const int n = int(problem.matrices.n);
     const size_t vectors = Eigh<T, L>::scratch(n);
-    vec* memory = static_cast<vec*>(scratch(vectors * sizeof(vec) + n * sizeof(int)));
+    vec* memory = static_cast<vec*>(scratch(vectors * sizeof(vec) + size_t(n) * (L + 1) * sizeof(int)));
     if (!memory) {
-      for (int64_t b = first * L; b < last * L && b < problem.matrices.batch; b++) problem.info[b] = kNotConverged;
+      for (int64_t b = first * L; b < last * L && b < problem.matrices.batch; b++) refuse(problem, b, kNotConverged);
       return;
     }
     Eigh<T, L> solver(n, memory, problem.vectors != nullptr);
-    int* order = reinterpret_cast<int*>(memory + vectors);
-    for (int64_t pack = first; pack < last; pack++) one(problem, pack * L, solver, order);
+    int *order = reinterpret_cast<int*>(memory + vectors), *place = order + n;
+    for (int64_t pack = first; pack < last; pack++) one(problem, pack * L, solver, order, place);
   }
 
  private:
   // L matrices from index b on.
-  static void one(const Eigenproblem<T>& problem, int64_t b, Eigh<T, L>& solver, int* order) {
+  static void one(const Eigenproblem<T>& problem, int64_t b, Eigh<T, L>& solver, int* order, int* place) {
     const int n = int(problem.matrices.n);
     const int64_t ld = Eigh<T, L>::stride(n);
     // Scaled by a power of two to a largest entry below 1, so that squares neither overflow nor vanish.
@@ -70,25 +81,37 @@ template <class T, int L> class Packs {
       for (int j = 0; j <= i; j++) solver.A[i * ld + j] = solver.A[i * ld + j] * inverse_up * inverse_down;
     auto failed = solver.solve();
     for (int i = 0; i < n; i++) solver.d[i] = solver.d[i] * up * down;
-    for (int q = 0; q < L && b + q < problem.matrices.batch; q++) {
-      T* values = problem.values + (b + q) * n;
-      T* vectors = problem.vectors ? problem.vectors + (b + q) * n * n : nullptr;
-      problem.info[b + q] = largest[q] != largest[q] ? kNotFinite : failed[q] ? kNotConverged : 0;
-      if (problem.info[b + q]) {
-        for (int i = 0; i < n; i++) values[i] = Limits<T>::nan;
-        for (int64_t i = 0; vectors && i < int64_t(n) * n; i++) vectors[i] = Limits<T>::nan;
+    const int lanes = int(least64(L, problem.matrices.batch - b));
+    bool good[L];
+    for (int q = 0; q < lanes; q++) {
+      good[q] = largest[q] == largest[q] && !failed[q];
+      if (!good[q]) {
+        refuse(problem, b + q, failed[q] ? kNotConverged : kNotFinite);
         continue;
       }
-      // By insertion: QL leaves them nearly sorted.
+      problem.info[b + q] = 0;
+      T* values = problem.values + (b + q) * n;
+      // By insertion: QL leaves them nearly sorted. place[row] is where a row goes.
       for (int i = 0; i < n; i++) {
         int j = i;
         for (; j > 0 && solver.d[i][q] < solver.d[order[j - 1]][q]; j--) order[j] = order[j - 1];
         order[j] = i;
       }
-      for (int j = 0; j < n; j++) values[j] = solver.d[order[j]][q];
-      for (int j = 0; vectors && j < n; j++) {
-        const T* lane = reinterpret_cast<const T*>(solver.Z + order[j] * ld) + q;
-        for (int k = 0; k < n; k++) vectors[int64_t(j) * n + k] = lane[int64_t(k) * L];
+      for (int j = 0; j < n; j++) {
+        values[j] = solver.d[order[j]][q];
+        place[order[j] * L + q] = j;
+      }
+    }
+    if (!problem.vectors) return;
+    for (int i = 0; i < n; i++) {  // a row of all lanes stays in the first-level cache
+      const vec* row = solver.Z + i * ld;
+      for (int q = 0; q < lanes; q++) {
+        if (!good[q]) continue;
+        const T* lane = reinterpret_cast<const T*>(row) + q;
+        T* out = problem.vectors + ((b + q) * n + place[i * L + q]) * n;
+        // A rotation by zero, which another lane may ask for, can change the sign of a zero: + 0 makes it
+        // plain.
+        for (int k = 0; k < n; k++) out[k] = lane[int64_t(k) * L] + T(0);
       }
     }
   }

@@ -21,6 +21,13 @@ template <class T, int L> class Eigh {
 
   static constexpr int kSweeps = 8;    // whose rotations are stored before they are applied
   static constexpr int kColumns = 4;   // of the eigenvectors, to which they are applied together
+  // Rows of a product that are summed at once: with kColumns, what the registers hold.
+#if defined(__AVX512F__) || defined(__aarch64__)
+  static constexpr int kRows = 4;
+#else
+  static constexpr int kRows = 2;
+#endif
+  static constexpr int kTerms = 16;  // of a sum, which are added up by themselves: that loses fewer digits
   static constexpr int kMaxSweeps = 30;  // for each eigenvalue, as in LAPACK; less than two are usual
 
  public:
@@ -49,7 +56,9 @@ template <class T, int L> class Eigh {
   mask solve() {
     tridiagonalize();
     if (vectors_) accumulate();
-    return iterate();
+    mask unfinished = iterate();
+    if (vectors_) orthonormalize();
+    return unfinished;
   }
 
   vec *A, *Z, *d, *e;
@@ -164,29 +173,51 @@ template <class T, int L> class Eigh {
     for (int r = 0; r < R; r++) y_[i + r] += sum[r];
   }
 
-  // Z: row j is column j of H₀H₁…, the product of the reflectors.
+  // Z: row j is column j of H₀H₁…, the product of the reflectors, two of them in each pass over the rows.
   void accumulate() {
     for (int i = 0; i < n_ * ld_; i++) Z[i] = vec{};
     for (int i = 0; i < n_; i++) row(Z, i)[i] = S::fill(1);
-    for (int k = n_ - 3; k >= 0; k--) {
-      const vec* v = row(A, k);
+    int k = n_ - 3;
+    for (; k > 0; k -= 2) {
+      const vec *u = row(A, k - 1), *v = row(A, k);
+      vec uv{};
+      for (int i = k + 1; i < n_; i++) uv = S::add(uv, u[i], v[i]);
       int c = k + 1;
-      for (; c + 3 < n_; c += 4) reflect<4>(k, c, v);
-      for (; c < n_; c++) reflect<1>(k, c, v);
+      for (; c + 3 < n_; c += 4) reflect_twice<4>(k, c, u, v, uv);
+      for (; c < n_; c++) reflect_twice<1>(k, c, u, v, uv);
+      reflect(k - 1, k, u);
     }
+    if (k == 0)
+      for (int c = 1; c < n_; c++) reflect(0, c, row(A, 0));
   }
 
-  template <int R> void reflect(int k, int c, const vec* v) {
-    vec *q[R], s[R];
+  // Row c of Z by the reflector of step k.
+  void reflect(int k, int c, const vec* v) {
+    vec *q = row(Z, c), s{};
+    for (int i = k + 1; i < n_; i++) s = S::add(s, v[i], q[i]);
+    s *= beta_[k];
+    for (int i = k + 1; i < n_; i++) q[i] = S::sub(q[i], s, v[i]);
+  }
+
+  // R rows from c on by that of step k, v, and then by that of step k − 1, u.
+  template <int R> void reflect_twice(int k, int c, const vec* u, const vec* v, vec uv) {
+    vec *q[R], s[R], t[R];
     for (int r = 0; r < R; r++) {
       q[r] = row(Z, c + r);
-      s[r] = vec{};
+      s[r] = t[r] = vec{};
     }
     for (int i = k + 1; i < n_; i++)
-      for (int r = 0; r < R; r++) s[r] = S::add(s[r], v[i], q[r][i]);
-    for (int r = 0; r < R; r++) s[r] *= beta_[k];
+      for (int r = 0; r < R; r++) {
+        s[r] = S::add(s[r], v[i], q[r][i]);
+        t[r] = S::add(t[r], u[i], q[r][i]);
+      }
+    for (int r = 0; r < R; r++) {
+      s[r] *= beta_[k];
+      t[r] = S::sub(t[r], s[r], uv) * beta_[k - 1];
+      q[r][k] = -t[r] * u[k];
+    }
     for (int i = k + 1; i < n_; i++)
-      for (int r = 0; r < R; r++) q[r][i] = S::sub(q[r][i], s[r], v[i]);
+      for (int r = 0; r < R; r++) q[r][i] = S::sub(S::sub(q[r][i], s[r], v[i]), t[r], u[i]);
   }
 
   // Implicit QL. Each lane works on its own first unreduced block, from l to m: lanes need different
@@ -195,13 +226,22 @@ template <class T, int L> class Eigh {
     const vec one = S::fill(1);
     int first[kSweeps], last[kSweeps], count = 0, low = 0;
     mask unfinished{};
+    // An off-diagonal entry of eps/8 of the largest is nothing beside the rounding of what lies behind;
+    // between eigenvalues that are zero to rounding, to chase less would take sweeps for nothing.
+    vec floor{};
+    for (int i = 0; i < n_; i++) {
+      vec size = S::abs(d[i]) + S::abs(e[i]);
+      floor = size > floor ? size : floor;
+    }
+    floor = floor * T(0.125);
     for (int sweep = 0; sweep < kMaxSweeps * n_; sweep++) {
       mask l = mask{} + n_, m = mask{} + (n_ - 1), open{}, closed{};
       vec dl{}, dnext{}, el = one, dm = d[n_ - 1];
       for (int i = low; i < n_ - 1; i++) {
-        // Entries are below 1: eps² is nothing beside the rounding of the matrix, and ends the chase after
-        // off-diagonals next to diagonals that vanish.
-        mask small = S::abs(e[i]) <= Limits<T>::eps * (S::abs(d[i]) + S::abs(d[i + 1]) + Limits<T>::eps);
+        mask small = S::abs(e[i]) <= Limits<T>::eps * (S::abs(d[i]) + S::abs(d[i + 1]) + floor);
+        // Once small it is zero: it must not grow back above the bound while d[i + 1] changes, or else the
+        // result would depend on how far back the other lanes make this loop look.
+        e[i] = ~open & small ? vec{} : e[i];
         mask begins = ~open & ~small, ends = open & ~closed & small;
         l = begins ? mask{} + i : l;
         dl = begins ? d[i] : dl;
@@ -285,6 +325,70 @@ template <class T, int L> class Eigh {
       z = below;
     }
     for (int t = 0; t < C; t++) z[t] = upper[t];
+  }
+
+  // Z ← Z − ½(ZZᵀ − I)Z, a Newton–Schulz step to the nearest orthonormal rows: it takes away the rounding
+  // of some 2n rotations of each row, the larger part of all errors.
+  void orthonormalize() {
+    int i = 0;
+    for (; i + kRows <= n_; i += kRows) gram<kRows>(i);
+    for (; i < n_; i++) gram<1>(i);
+    int k = 0;
+    for (; k + kColumns <= n_; k += kColumns) correct<kColumns>(k);
+    for (; k < n_; k++) correct<1>(k);
+  }
+
+  // Rows i … i + R − 1 of −½(ZZᵀ − I), and by symmetry the columns, to A.
+  template <int R> void gram(int i) {
+    int j = 0;
+    for (; j + 4 <= i + R; j += 4) products<R, 4>(i, j);
+    for (; j < i + R; j++) products<R, 1>(i, j);
+  }
+
+  template <int R, int C> void products(int i, int j) {
+    vec total[R][C];
+    for (int r = 0; r < R; r++)
+      for (int c = 0; c < C; c++) total[r][c] = i + r == j + c ? S::fill(-1) : vec{};
+    const vec *x = row(Z, i), *y = row(Z, j);
+    for (int k = 0; k < n_; k += kTerms) {
+      vec sum[R][C]{};
+      for (int m = k; m < least(k + kTerms, n_); m++) {
+        vec b[C];
+        for (int c = 0; c < C; c++) b[c] = y[c * ld_ + m];
+        for (int r = 0; r < R; r++) {
+          vec a = x[r * ld_ + m];
+          for (int c = 0; c < C; c++) sum[r][c] = S::add(sum[r][c], a, b[c]);
+        }
+      }
+      for (int r = 0; r < R; r++)
+        for (int c = 0; c < C; c++) total[r][c] += sum[r][c];
+    }
+    for (int r = 0; r < R; r++)
+      for (int c = 0; c < C; c++) row(A, i + r)[j + c] = row(A, j + c)[i + r] = total[r][c] * T(-0.5);
+  }
+
+  // Columns k … k + C − 1 of Z. That rows already corrected serve for the others is of second order.
+  template <int C> void correct(int k) {
+    int i = 0;
+    for (; i + kRows <= n_; i += kRows) combine<kRows, C>(i, k);
+    for (; i < n_; i++) combine<1, C>(i, k);
+  }
+
+  template <int R, int C> void combine(int i, int k) {
+    vec sum[R][C];
+    for (int r = 0; r < R; r++)
+      for (int c = 0; c < C; c++) sum[r][c] = vec{};
+    const vec *weights = row(A, i), *z = Z + k;
+    for (int j = 0; j < n_; j++, z += ld_) {
+      vec b[C];
+      for (int c = 0; c < C; c++) b[c] = z[c];
+      for (int r = 0; r < R; r++) {
+        vec a = weights[r * ld_ + j];
+        for (int c = 0; c < C; c++) sum[r][c] = S::add(sum[r][c], a, b[c]);
+      }
+    }
+    for (int r = 0; r < R; r++)
+      for (int c = 0; c < C; c++) row(Z, i + r)[k + c] += sum[r][c];
   }
 };
 

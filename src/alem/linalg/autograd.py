@@ -61,7 +61,7 @@ def apply(function: type[Function], *args: Any) -> Any:
             return function.eager.apply(*args)
         # What that comes to here, without its looking up the signature of forward, which takes longer than
         # many a kernel.
-        return super(torch.autograd.Function, function.eager).apply(*args)
+        return super(torch.autograd.Function, function.eager).apply(*args)  # type: ignore[misc]
     if torch.is_grad_enabled() and any(isinstance(a, Tensor) and a.requires_grad for a in args):
         return function.apply(*args)
     return function.forward(*args)

@@ -69,7 +69,8 @@ def is_positive_definite(X: Tensor) -> Tensor:
 def exceeds(X: Tensor, minimum: float) -> Tensor:
     """Whether all eigenvalues are greater than ``minimum``: whether X − minimum·I has a Cholesky factor.
 
-    Only the lower triangle is read. No gradient, no exception. Shapes: ``(..., n, n)`` to booleans ``(...)``.
+    Only the lower triangle is read. No gradient, no exception.
+    Shapes: ``(..., n, n)`` to booleans ``(...)``.
     """
     X = X.detach()
     if can_inspect(X) and native_prefers(X):

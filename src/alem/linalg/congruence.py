@@ -55,7 +55,7 @@ class _CongruenceWithForwardMode(_Congruence):
 
     @staticmethod
     def jvp(ctx: Any, W_dot: Tensor | None, X_dot: Tensor | None) -> tuple[Tensor, None]:
-        W, X, WX = ctx.saved_tensors
+        W, _, WX = ctx.saved_tensors
         Y_dot = torch.zeros((), dtype=W.dtype, device=W.device)
         if W_dot is not None:
             Y_dot = Y_dot + 2 * symmetrize(WX @ W_dot.mT)

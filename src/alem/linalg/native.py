@@ -37,8 +37,9 @@ def _library() -> Any:
 def _function(name: str, dtype: torch.dtype) -> Any:
     function = getattr(_library(), f"alem_{name}_{DTYPES[dtype]}")
     pointer, integer, number = ctypes.c_void_p, ctypes.c_int, ctypes.c_double
-    results = {"eigh": [pointer, pointer, pointer], "bound": [number, pointer]}[name]
-    function.argtypes = [pointer, *[ctypes.c_int64] * 5, *results, integer, ctypes.c_char_p, integer]
+    results: dict[str, list[Any]] = {"eigh": [pointer, pointer, pointer], "bound": [number, pointer]}
+    sizes: list[Any] = [ctypes.c_int64] * 5
+    function.argtypes = [pointer, *sizes, *results[name], integer, ctypes.c_char_p, integer]
     function.restype = None
     return function
 
@@ -64,7 +65,7 @@ def eigh(
     matrices are solved at once (0: as many as suit). Without ``vectors`` there are none, `(..., 0)`.
     """
     n = X.shape[-1]
-    flat = X.reshape(-1, n, n)
+    flat = X.reshape(X.shape[:-2].numel(), n, n)
     values = X.new_empty(X.shape[:-1])
     rows = X.new_empty(X.shape if vectors else (*X.shape[:-2], 0))  # an eigenvector in each
     info = torch.empty(X.shape[:-2], dtype=torch.int32)
@@ -77,7 +78,7 @@ def eigh(
         rows.data_ptr() if vectors else None,
         info.data_ptr(),
         torch.get_num_threads(),
-        None if isa is None else isa.encode(),
+        _name(isa),
         lanes,
     )
     return values, rows.mT if vectors else rows, info
@@ -86,7 +87,7 @@ def eigh(
 def exceeds(X: Tensor, minimum: float, isa: str | None = None, lanes: int = 0) -> Tensor:
     """Whether X − minimum·I has a Cholesky factor, booleans `(...)`; as :func:`eigh` otherwise."""
     n = X.shape[-1]
-    flat = X.reshape(-1, n, n)
+    flat = X.reshape(X.shape[:-2].numel(), n, n)
     info = torch.empty(X.shape[:-2], dtype=torch.int32)
     _function("bound", X.dtype)(
         flat.data_ptr(),
@@ -96,7 +97,15 @@ def exceeds(X: Tensor, minimum: float, isa: str | None = None, lanes: int = 0) -
         minimum,
         info.data_ptr(),
         torch.get_num_threads(),
-        None if isa is None else isa.encode(),
+        _name(isa),
         lanes,
     )
     return info == 0
+
+
+def _name(isa: str | None) -> bytes | None:
+    if isa is None:
+        return None
+    if isa not in instruction_sets():
+        raise ValueError(f"this machine has {', '.join(instruction_sets())}, and not {isa}")
+    return isa.encode()
