@@ -275,7 +275,7 @@ def _retract(W: Tensor, V: Tensor, rate: Number) -> Tensor:
     # A step of length 1 at most loses rounding and no more: there is nothing to polish, if one can see it.
     is_short = isinstance(length, float) and isinstance(rate, float) and rate * length <= 1.0
     tau = _shortened(rate, length, longest)
-    Y = W - V * tau if isinstance(tau, Tensor) else torch.sub(W, V, alpha=tau)
+    Y = torch.addcmul(W, V, tau, value=-1) if isinstance(tau, Tensor) else torch.sub(W, V, alpha=tau)
     L, _ = try_cholesky(Y @ Y.mT)
     # QᵀLᵀ = Yᵀ: solved from this side it takes a fraction of the time.
     Q = torch.linalg.solve_triangular(L.mT, Y.mT, upper=True, left=False).mT

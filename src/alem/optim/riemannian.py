@@ -141,7 +141,16 @@ class RiemannianOptimizer(Optimizer, ABC):
         """The Euclidean step, on copies of what is not contiguous: fused kernels read memory in order."""
         dense = [p.contiguous() for p in params]
         grads = [p.grad.contiguous() for p in params if p.grad is not None]
-        self._euclidean_step(dense, grads, [self.state[p] for p in params], group)
+        states = [self.state[p] for p in params]
+        lr = group["lr"]
+        if isinstance(lr, Tensor) and lr.is_cuda and lr.dtype != torch.float32:
+            # The kernels read a rate on the device in single precision: they make the step of rate 1.
+            moved = [p.clone() for p in dense]
+            self._euclidean_step(moved, grads, states, {**group, "lr": 1.0})
+            for p, q in zip(dense, moved, strict=True):
+                p.lerp_(q, lr.to(p.dtype))
+        else:
+            self._euclidean_step(dense, grads, states, group)
         for p, q in zip(params, dense, strict=True):
             if q is not p:
                 p.copy_(q)
