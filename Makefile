@@ -3,13 +3,14 @@ VENV   := .venv
 PYTHON := $(VENV)/bin/python
 PIP    := $(PYTHON) -m pip install --disable-pip-version-check --quiet -c constraints.txt
 
-.PHONY: help demo test check bench docs format clean
+.PHONY: help demo test check bench pages docs format clean
 
 help:
 	@echo "make demo    class means of digits under every metric"
 	@echo "make test    run the tests; ARGS=\"-k name\" is passed to pytest"
 	@echo "make check   format, lint, types, import order"
-	@echo "make bench   run benchmarks/ and write docs/results/"
+	@echo "make bench   time alem beside its peers; ARGS=--quick is passed on"
+	@echo "make pages   measure what the other pages of docs/results/ show"
 	@echo "make docs    build the documentation into docs/_build/"
 	@echo "make format  rewrite the sources in the house format"
 	@echo "make clean   remove caches and build outputs (.venv stays)"
@@ -35,8 +36,11 @@ check: $(VENV)/.installed-dev
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-bench: $(VENV)/.installed-dev
-	@set -e; for module in $(basename $(notdir $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))); do \
+bench: $(VENV)/.installed-bench
+	$(PYTHON) -m benchmarks.speed $(ARGS)
+
+pages: $(VENV)/.installed-dev
+	@set -e; for module in $(basename $(notdir $(filter-out benchmarks/_% benchmarks/speed.py,$(wildcard benchmarks/*.py)))); do \
 	    echo "benchmarks.$$module"; $(PYTHON) -m benchmarks.$$module; done
 
 docs: $(VENV)/.installed-docs

@@ -18,33 +18,15 @@ from pathlib import Path
 
 import geoopt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from alem import geometry, models, optim
+from alem.bench.alone import inputs, of_geoopt
+from alem.bench.rows import sgd
 
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "optimizers.md"
 DTYPES = (torch.float32, torch.float64)
-# A shape with a letter: O orthonormal, P SPD, E Euclidean.
-CASES: dict[str, list[tuple[str, tuple[int, ...]]]] = {
-    "BiMap 10×20": [("O", (10, 20))],
-    "BiMap 30×93": [("O", (30, 93))],
-    "BiMaps 70×93, 50×70, 30×50": [("O", (70, 93)), ("O", (50, 70)), ("O", (30, 50))],
-    "BiMap 100×512": [("O", (100, 512))],
-    "linear 900→10": [("E", (10, 900)), ("E", (10,))],
-    "metric vectors 93, 70, 30": [("E", (93,)), ("E", (70,)), ("E", (30,))],
-    "SPD 30": [("P", (30, 30))],
-    "SPD 70": [("P", (70, 70))],
-    "a network of all": [
-        ("O", (70, 93)),
-        ("O", (30, 70)),
-        ("P", (70, 70)),
-        ("P", (30, 30)),
-        ("E", (30,)),
-        ("E", (10, 900)),
-        ("E", (10,)),
-    ],
-}
 Step = Callable[[], object]
 OPTIMIZERS: dict[str, tuple[Callable[..., Step], Callable[..., Step]]] = {
     "SGD": (
@@ -65,27 +47,8 @@ DIMS = ((20, 10), (93, 30), (93, 70, 50, 30), (512, 100))
 
 def parameters(case: str, dtype: torch.dtype, stiefel: type | None = None) -> list[Tensor]:
     """The parameters of a case with random gradients, on geoopt's manifolds if one is given."""
-    generator = torch.Generator().manual_seed(0)
-    params: list[Tensor] = []
-    for kind, shape in CASES[case]:
-        A = torch.randn(shape, generator=generator, dtype=dtype)
-        if kind == "E":
-            p: Tensor = nn.Parameter(A)
-        elif kind == "O":
-            Q = torch.linalg.qr(A.mT)[0]
-            if stiefel:  # geoopt's matrices are tall
-                p = geoopt.ManifoldParameter(Q.contiguous(), manifold=stiefel())
-            else:
-                p = geometry.stiefel_parameter(Q.mT.contiguous())
-        else:
-            P = A @ A.mT / shape[0] + torch.eye(shape[0], dtype=dtype)
-            if stiefel:
-                p = geoopt.ManifoldParameter(P, manifold=geoopt.SymmetricPositiveDefinite())
-            else:
-                p = geometry.spd_parameter(P)
-        p.grad = torch.randn(p.shape, generator=generator, dtype=dtype)
-        params.append(p)
-    return params
+    moved = inputs.parameters(case, str(dtype).removeprefix("torch."))
+    return of_geoopt.own(moved, stiefel) if stiefel else sgd.own(moved)
 
 
 def alternate(ours: Step, theirs: Step, rounds: int = 60, block: int = 6) -> tuple[float, float]:
@@ -147,11 +110,11 @@ def main() -> None:
             "| parameters | optimiser | alem, µs | geoopt, same | geoopt, its own | geoopt, Euclidean |",
             "|---|---|---:|---:|---:|---:|",
         ]
-        for case in CASES:
+        for case in inputs.PARAMETERS:
             for name, (ours, theirs) in OPTIMIZERS.items():
                 times, cells = [], []
                 for stiefel in (None, geoopt.CanonicalStiefel, geoopt.EuclideanStiefel):
-                    if stiefel is geoopt.EuclideanStiefel and CASES[case][0][0] != "O":
+                    if stiefel is geoopt.EuclideanStiefel and inputs.PARAMETERS[case][0][0] != "O":
                         cells.append("")
                         continue
                     mine = ours(parameters(case, dtype))
