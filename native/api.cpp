@@ -79,25 +79,49 @@ struct Choice {
 template <class T> auto part_for(const Solver<T>& solver, const Eigenproblem<T>&) { return solver.eigh; }
 template <class T> auto part_for(const Solver<T>& solver, const Bound<T>&) { return solver.bound; }
 
+// The instruction set of that name, or the widest.
+const Isa& isa_called(const char* name) {
+  const Isa* const* list = available();
+  while (name && list[1] && std::strcmp((*list)->name, name)) list++;
+  return **list;
+}
+
+// Runs a problem in so many parts.
+template <class P>
+void run(const P& problem, void (*body)(const P&, int64_t, int64_t), int64_t parts, int threads) {
+  struct Work {
+    const P* problem;
+    void (*body)(const P&, int64_t, int64_t);
+  } work{&problem, body};
+  parallel(parts, threads,
+           [](void* context, int64_t first, int64_t last) {
+             auto* work = static_cast<Work*>(context);
+             work->body(*work->problem, first, last);
+           },
+           &work);
+}
+
 template <class T, class P> void solve(const P& problem, Choice choice) {
   const Matrices<T>& matrices = problem.matrices;
   if (matrices.n <= 0) std::fill_n(problem.info, matrices.batch, 0);
   if (matrices.batch <= 0 || matrices.n <= 0) return;
-  const Isa* const* list = available();
-  while (choice.isa && list[1] && std::strcmp((*list)->name, choice.isa)) list++;
-  const Solver<T>* solvers = solvers_of(**list, T());
+  const Solver<T>* solvers = solvers_of(isa_called(choice.isa), T());
   int threads = std::max(choice.threads, 1);
   const Solver<T>& solver = choice.lanes ? of_width(solvers, choice.lanes) : fastest(solvers, matrices.batch, threads);
-  struct Work {
-    const P* problem;
-    void (*run)(const P&, int64_t, int64_t);
-  } work{&problem, part_for(solver, problem)};
-  parallel((matrices.batch + solver.lanes - 1) / solver.lanes, threads,
-           [](void* context, int64_t first, int64_t last) {
-             auto* work = static_cast<Work*>(context);
-             work->run(*work->problem, first, last);
-           },
-           &work);
+  run(problem, part_for(solver, problem), (matrices.batch + solver.lanes - 1) / solver.lanes, threads);
+}
+
+const Functional<float>& functional_of(const Isa& isa, float) { return isa.single_functional; }
+const Functional<double>& functional_of(const Isa& isa, double) { return isa.twice_functional; }
+template <class T> auto part_for(const Functional<T>& f, const Function<T>&) { return f.function; }
+template <class T> auto part_for(const Functional<T>& f, const Derivative<T>&) { return f.derivative; }
+
+template <class T, class P> void apply(const P& problem, int threads, const char* isa) {
+  const Frame<T>& frame = problem.frame;
+  if (frame.batch <= 0 || frame.n <= 0) return;
+  // Below some tens of microseconds of work a second thread comes too late.
+  if (double(frame.batch) * frame.n * frame.n * frame.n < 1e5) threads = 1;
+  run(problem, part_for(functional_of(isa_called(isa), T()), problem), frame.batch, std::max(threads, 1));
 }
 
 struct Memory {
@@ -128,6 +152,15 @@ void* scratch(size_t bytes) {
 #define ALEM_MATRICES_GIVEN \
   { start, batch, n, batch_stride, row_stride, column_stride }
 
+#define ALEM_FRAME(T)                                                                       \
+  const T *values, const T *vectors, int64_t batch, int64_t n, int64_t batch_stride, int64_t row_stride, \
+      int64_t column_stride
+#define ALEM_FRAME_GIVEN \
+  { values, vectors, batch, n, batch_stride, row_stride, column_stride }
+#define ALEM_MAP const int32_t *stages, int count, const double *numbers
+#define ALEM_MAP_GIVEN \
+  { stages, count, numbers }
+
 #define ALEM_FUNCTIONS(SUFFIX, T)                                                                       \
   ALEM_EXPORT void alem_eigh_##SUFFIX(ALEM_MATRICES(T), T* values, T* vectors, int32_t* info,            \
                                       int threads, const char* isa, int lanes) {                        \
@@ -136,6 +169,17 @@ void* scratch(size_t bytes) {
   ALEM_EXPORT void alem_bound_##SUFFIX(ALEM_MATRICES(T), double shift, int32_t* info, int threads,       \
                                        const char* isa, int lanes) {                                    \
     alem::solve<T>(alem::Bound<T>{ALEM_MATRICES_GIVEN, shift, info}, {threads, isa, lanes});             \
+  }                                                                                                     \
+  ALEM_EXPORT void alem_function_##SUFFIX(ALEM_FRAME(T), ALEM_MAP, T* out, int threads, const char* isa) { \
+    alem::apply<T>(alem::Function<T>{ALEM_FRAME_GIVEN, ALEM_MAP_GIVEN, out}, threads, isa);               \
+  }                                                                                                     \
+  ALEM_EXPORT void alem_derivative_##SUFFIX(ALEM_FRAME(T), ALEM_MAP, const T* direction, int64_t step,    \
+                                            int64_t row_step, int64_t column_step, int transpose, const T* loewner, T* out, \
+                                            T* gradient, int64_t parameters, int threads,               \
+                                            const char* isa) {                                          \
+    alem::apply<T>(alem::Derivative<T>{ALEM_FRAME_GIVEN, ALEM_MAP_GIVEN, direction, step, row_step,       \
+                                       column_step, transpose != 0, loewner, out, gradient, parameters},         \
+                   threads, isa);                                                                       \
   }
 
 ALEM_FUNCTIONS(f32, float)

@@ -1,5 +1,6 @@
 // Compiled once for each instruction set, with ALEM_ISA its name and ALEM_WIDTH the bytes of a register.
 #include "batch.h"
+#include "spectral.h"
 
 namespace alem {
 
@@ -16,10 +17,17 @@ template <class T, int kBytes> constexpr Solver<T> solver() {
   return {0, nullptr, nullptr};
 }
 
+template <class T> constexpr Functional<T> functional() {
+  using Whole = ALEM_ISA::Spectral<T, ALEM_WIDTH / int(sizeof(T))>;
+  return {&Whole::run, &Whole::run};
+}
+
 extern const Isa ALEM_JOIN(isa_, ALEM_ISA) = {
     ALEM_TEXT(ALEM_ISA),
     {solver<float, ALEM_WIDTH>(), solver<float, ALEM_WIDTH / 2>(), solver<float, ALEM_WIDTH / 4>()},
     {solver<double, ALEM_WIDTH>(), solver<double, ALEM_WIDTH / 2>(), solver<double, ALEM_WIDTH / 4>()},
+    functional<float>(),
+    functional<double>(),
 };
 
 }  // namespace alem

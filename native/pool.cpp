@@ -8,6 +8,7 @@
 #include <vector>
 
 #if defined(__unix__) || defined(__APPLE__)
+#include <dlfcn.h>
 #include <pthread.h>
 #endif
 
@@ -76,12 +77,38 @@ std::once_flag once;
 
 void renew() { pool = new Pool; }
 
+// The threads of torch's OpenMP, where this process has it: they are awake in the middle of a step, when a
+// second pool's would have to be woken, and would then compete with them for the same cores. Not after a
+// fork, which the runtime does not survive.
+using Fork = void (*)(void (*)(void*), void*, unsigned, unsigned);
+Fork openmp = nullptr;
+
+void forked() {
+  openmp = nullptr;
+  renew();
+}
+
 void prepare() {
   renew();
 #if defined(__unix__) || defined(__APPLE__)
-  pthread_atfork(nullptr, nullptr, renew);
+  openmp = reinterpret_cast<Fork>(dlsym(RTLD_DEFAULT, "GOMP_parallel"));
+  pthread_atfork(nullptr, nullptr, forked);
 #endif
 }
+
+// A range whose items the threads of a team take one by one.
+struct Shared {
+  std::int64_t count;
+  void (*body)(void*, std::int64_t, std::int64_t);
+  void* context;
+  std::atomic<std::int64_t> next{0};
+
+  static void take(void* of) {
+    auto* s = static_cast<Shared*>(of);
+    for (std::int64_t i; (i = s->next.fetch_add(1, std::memory_order_relaxed)) < s->count;)
+      s->body(s->context, i, i + 1);
+  }
+};
 
 }  // namespace
 
@@ -89,6 +116,11 @@ void parallel(std::int64_t count, int threads, void (*body)(void*, std::int64_t,
   std::call_once(once, prepare);
   Pool& p = *pool;
   int helpers = int(std::min<std::int64_t>({std::int64_t(threads), count, kMaxThreads})) - 1;
+  if (helpers >= 1 && openmp) {
+    Shared shared{count, body, context};
+    openmp(Shared::take, &shared, unsigned(helpers) + 1, 0);
+    return;
+  }
   std::unique_lock<std::mutex> mine(p.busy, std::defer_lock);
   if (helpers < 1 || count >= UINT32_MAX || !mine.try_lock()) {
     body(context, 0, count);

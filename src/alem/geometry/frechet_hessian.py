@@ -18,15 +18,19 @@ from torch import Tensor
 from alem import linalg
 from alem.linalg.autograd import Function, apply, opaque
 from alem.linalg.errors import ConvergenceError
-from alem.linalg.spectral import rotate
+from alem.linalg.spectral import hadamard
+
+
+# Of derivatives, and of the last Newton steps, which are small themselves.
+_EXACT, _OF_A_STEP = 1e-14, 1e-9
 
 
 def solve_hessian(g: Tensor, U: Tensor, Q: Tensor, w: Tensor) -> Tensor:
-    """H⁻¹g `(..., n, n)` to 1e-14, differentiable in g only.
+    """H⁻¹g `(..., n, n)` to 1e-9, differentiable in g only; the derivatives are H⁻¹ to 1e-14.
 
     ConvergenceError if not even to √eps; on an accelerator NaN.
     """
-    return apply(_InverseHessian, g, U, Q, w)
+    return apply(_InverseHessian, g, U, Q, w, _OF_A_STEP)
 
 
 _MAX_CONJUGATE_GRADIENTS = 200
@@ -45,7 +49,7 @@ def conjugate_gradients(
     diagonal = (weight * (squares @ Q @ squares.mT)).sum(-3)
 
     def hessian(V: Tensor) -> Tensor:
-        return (weight * rotate(U, Q * rotate(U.mT, V.unsqueeze(-3)))).sum(-3)
+        return (weight * hadamard(U, Q, V.unsqueeze(-3).expand(U.shape))).sum(-3)
 
     def inner(A: Tensor, B: Tensor) -> Tensor:
         return (A * B).sum((-2, -1), keepdim=True)
@@ -67,8 +71,8 @@ def conjugate_gradients(
 
 
 @opaque("alem::solve_frechet_hessian")
-def _solve_hessian(g: Tensor, U: Tensor, Q: Tensor, w: Tensor) -> Tensor:
-    V, residual = conjugate_gradients(g, U, Q, w, 1e-14)
+def _solve_hessian(g: Tensor, U: Tensor, Q: Tensor, w: Tensor, tolerance: float) -> Tensor:
+    V, residual = conjugate_gradients(g, U, Q, w, tolerance)
     failed = ~(residual <= torch.finfo(g.dtype).eps ** 0.5)
     wrong = failed & g.isfinite().all(-1).all(-1)  # a gradient that was NaN before stays NaN
     if g.device.type == "cpu" and bool(wrong.any()):
@@ -81,12 +85,12 @@ def _solve_hessian(g: Tensor, U: Tensor, Q: Tensor, w: Tensor) -> Tensor:
 
 
 @_solve_hessian.register_fake
-def _(g: Tensor, U: Tensor, Q: Tensor, w: Tensor) -> Tensor:
+def _(g: Tensor, U: Tensor, Q: Tensor, w: Tensor, tolerance: float) -> Tensor:
     return g.new_empty(g.shape)
 
 
 @_solve_hessian.register_vmap
-def _(info: Any, in_dims: tuple[int | None, ...], *args: Tensor) -> tuple[Tensor, int]:
+def _(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Tensor, int]:
     # What is not mapped broadcasts; only g must have the shape of the result.
     g, *rest = (a if d is None else a.movedim(d, 0) for a, d in zip(args, in_dims, strict=True))
     return _solve_hessian(g.expand(info.batch_size, *g.shape) if in_dims[0] is None else g, *rest), 0
@@ -96,17 +100,17 @@ class _InverseHessian(Function):
     """H⁻¹ applied to symmetric matrices; linear and self-adjoint, so that its derivative is itself."""
 
     @staticmethod
-    def forward(g: Tensor, U: Tensor, Q: Tensor, w: Tensor) -> Tensor:
-        return _solve_hessian(linalg.symmetrize(g), U, Q, w)
+    def forward(g: Tensor, U: Tensor, Q: Tensor, w: Tensor, tolerance: float) -> Tensor:
+        return _solve_hessian(linalg.symmetrize(g), U, Q, w, tolerance)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs[1:])
-        ctx.save_for_forward(*inputs[1:])
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[1:4])
+        ctx.save_for_forward(*inputs[1:4])
 
     @staticmethod
     def backward(ctx: Any, G: Tensor) -> tuple[Tensor | None, ...]:
-        return apply(_InverseHessian, G, *ctx.saved_tensors), None, None, None
+        return apply(_InverseHessian, G, *ctx.saved_tensors, _EXACT), None, None, None, None
 
 
 class _InverseHessianWithForwardMode(_InverseHessian):
@@ -114,7 +118,7 @@ class _InverseHessianWithForwardMode(_InverseHessian):
 
     @staticmethod
     def jvp(ctx: Any, g_dot: Tensor, *_: None) -> Tensor:
-        return apply(_InverseHessian, g_dot, *ctx.saved_tensors)
+        return apply(_InverseHessian, g_dot, *ctx.saved_tensors, _EXACT)
 
 
 _InverseHessian.eager = _InverseHessianWithForwardMode

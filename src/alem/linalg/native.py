@@ -7,6 +7,7 @@ It is optional. Where it was not built, :func:`instruction_sets` is empty and no
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -37,10 +38,17 @@ def _library() -> Any:
 def _function(name: str, dtype: torch.dtype) -> Any:
     function = getattr(_library(), f"alem_{name}_{DTYPES[dtype]}")
     pointer, integer, number = ctypes.c_void_p, ctypes.c_int, ctypes.c_double
-    results: dict[str, list[Any]] = {"eigh": [pointer, pointer, pointer], "bound": [number, pointer]}
-    sizes: list[Any] = [ctypes.c_int64] * 5
-    function.argtypes = [pointer, *sizes, *results[name], integer, ctypes.c_char_p, integer]
-    function.restype = None
+    long = ctypes.c_int64
+    matrices: list[Any] = [pointer, *[long] * 5]
+    function_of: list[Any] = [pointer, *matrices, pointer, integer, pointer]
+    last: list[Any] = [integer, ctypes.c_char_p]  # threads, instruction set
+    arguments: dict[str, list[Any]] = {
+        "eigh": [*matrices, pointer, pointer, pointer, *last, integer],
+        "bound": [*matrices, number, pointer, *last, integer],
+        "function": [*function_of, pointer, *last],
+        "derivative": [*function_of, pointer, *[long] * 3, integer, *[pointer] * 3, long, *last],
+    }
+    function.argtypes, function.restype = arguments[name], None
     return function
 
 
@@ -101,6 +109,121 @@ def exceeds(X: Tensor, minimum: float, isa: str | None = None, lanes: int = 0) -
         lanes,
     )
     return info == 0
+
+
+# As in native/problem.h.
+_STAGES = ("clamp", "log", "exp", "multiple", "scale", "sinh", "increment", "gap")
+
+
+class Map:
+    """A function of the spectrum as the library takes it: stages by their names, each with its numbers."""
+
+    def __init__(self, stages: Sequence[tuple[str, Sequence[float | Tensor]]]) -> None:
+        self.names = tuple(name for name, _ in stages)
+        numbers: list[float] = []
+        for _, given in stages:
+            for value in given:
+                if isinstance(value, Tensor):
+                    numbers += value.reshape(-1).tolist()
+                else:
+                    numbers.append(value)
+        self._stages = (ctypes.c_int32 * len(stages))(*map(_STAGES.index, self.names))
+        self._numbers = (ctypes.c_double * len(numbers))(*numbers)
+
+    @property
+    def is_trainable(self) -> bool:
+        """Whether the library has the gradient in the numbers that are parameters: those of the last stage."""
+        fixed = ("clamp", "log", "exp", "multiple")
+        return all(name in fixed for name in self.names[:-1]) and self.names[-1] not in fixed
+
+    def arguments(self) -> tuple[Any, int, Any]:
+        """Those of the library's functions."""
+        return self._stages, len(self._stages), self._numbers
+
+
+def function(x: Tensor, U: Tensor, map_: Map, isa: str | None = None) -> Tensor:
+    """U diag(φ(x)) Uᵀ of eigenvalues `(..., n)` and eigenvectors `(..., n, n)`, on the CPU."""
+    out = x.new_empty(U.shape)
+    x, U = _frame(x, U)
+    _function("function", x.dtype)(
+        *_described(x, U), *map_.arguments(), out.data_ptr(), torch.get_num_threads(), _name(isa)
+    )
+    return out
+
+
+def derivative(
+    x: Tensor,
+    U: Tensor,
+    map_: Map,
+    G: Tensor,
+    adjoint: bool = True,
+    wanted: bool = True,
+    parameters: int = 0,
+    isa: str | None = None,
+) -> tuple[Tensor | None, Tensor | None]:
+    """DFᵀ[G] `(..., n, n)`, or DF[G], of F = U diag(φ(x)) Uᵀ, if ``wanted``, along the symmetric part of G.
+
+    With the number of ``parameters`` of the last stage also the gradient of ⟨G, F⟩ in them, `(parameters)`,
+    summed over the batch.
+    """
+    out = x.new_empty(U.shape) if wanted else None
+    x, U = _frame(x, U)
+    flat = G.reshape(U.shape)
+    gradient = x.new_empty(len(flat), parameters) if parameters else None
+    _function("derivative", x.dtype)(
+        *_described(x, U),
+        *map_.arguments(),
+        flat.data_ptr(),
+        *flat.stride(),
+        adjoint,
+        None,
+        None if out is None else out.data_ptr(),
+        None if gradient is None else gradient.data_ptr(),
+        parameters,
+        torch.get_num_threads(),
+        _name(isa),
+    )
+    return out, None if gradient is None else gradient.sum(0)
+
+
+_NOTHING = Map(())
+
+
+def hadamard(U: Tensor, K: Tensor, V: Tensor) -> Tensor:
+    """U (K ⊙ (UᵀVU)) Uᵀ, V symmetric and K of any kind, all `(..., n, n)`."""
+    n = U.shape[-1]
+    batch = U.shape[:-2].numel()
+    out = U.new_empty(U.shape)
+    U, K, V = U.reshape(batch, n, n), K.reshape(batch, n, n).contiguous(), V.expand(U.shape)
+    V = V.reshape(batch, n, n)
+    _function("derivative", U.dtype)(
+        None,
+        U.data_ptr(),
+        batch,
+        n,
+        *U.stride(),
+        *_NOTHING.arguments(),
+        V.data_ptr(),
+        *V.stride(),
+        True,
+        K.data_ptr(),
+        out.data_ptr(),
+        None,
+        0,
+        torch.get_num_threads(),
+        None,
+    )
+    return out
+
+
+def _frame(x: Tensor, U: Tensor) -> tuple[Tensor, Tensor]:
+    """With one dimension for the batch."""
+    batch, n = x.shape[:-1].numel(), x.shape[-1]
+    return x.reshape(batch, n).contiguous(), U.reshape(batch, n, n)
+
+
+def _described(x: Tensor, U: Tensor) -> tuple[int, ...]:
+    return x.data_ptr(), U.data_ptr(), *x.shape, *U.stride()
 
 
 def _name(isa: str | None) -> bytes | None:

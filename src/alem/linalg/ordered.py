@@ -20,7 +20,7 @@ from alem.linalg.errors import (
     matrix_name,
     worst_index,
 )
-from alem.linalg.spectral_map import Differential, SpectralMap, differences, slices
+from alem.linalg.spectral_map import Differential, SpectralMap, Stage, differences, slices
 
 # How close two numbers are when their difference is no longer known: a hundred roundings of the
 # largest of the spectrum, the size of the error that an eigensolver leaves.
@@ -49,6 +49,11 @@ class RankScale(SpectralMap):
         if ties not in ("exact", "broadened"):
             raise ValueError(f"ties must be 'exact' or 'broadened', got {ties!r}")
         self.ties, self.of_logarithms = ties, of_logarithms
+
+    def stages(self, *parameters: Tensor) -> tuple[Stage, ...] | None:
+        (a,) = parameters
+        is_plain = a.ndim == 1 and self.ties == "broadened"
+        return (Stage("scale", (float(self.of_logarithms), a)),) if is_plain else None
 
     def values(self, x: Tensor, a: Tensor) -> Tensor:  # type: ignore[override]
         return a * x
@@ -122,6 +127,9 @@ class RankIncrement(SpectralMap):
     by_rank = True
     increasing = True
 
+    def stages(self, *parameters: Tensor) -> tuple[Stage, ...] | None:
+        return (Stage("increment", parameters),) if parameters[0].ndim == 1 else None
+
     def values(self, x: Tensor, c: Tensor) -> Tensor:  # type: ignore[override]
         steps = torch.cat([x[..., :1], x[..., 1:] - x[..., :-1]], -1)
         return torch.cumsum(c * steps, -1)
@@ -160,6 +168,11 @@ class Gap(SpectralMap):
 
     n_parameters = 3
     increasing = True
+
+    def stages(self, *parameters: Tensor) -> tuple[Stage, ...] | None:
+        c, v, s = parameters
+        is_plain = c.ndim == 0 and v.ndim == s.ndim == 1
+        return (Stage("gap", (c, float(v.numel()), v, s)),) if is_plain else None
 
     def values(self, x: Tensor, c: Tensor, v: Tensor, s: Tensor) -> Tensor:  # type: ignore[override]
         bend = (v * s * torch.tanh(differences(x)[..., None] / s)).sum(-1)

@@ -12,7 +12,7 @@ from alem.linalg import divided
 from alem.linalg.cholesky import exceeds
 from alem.linalg.errors import can_inspect, require_square
 from alem.linalg.spectral import spectral
-from alem.linalg.spectral_map import ScalarMap
+from alem.linalg.spectral_map import ScalarMap, Stage
 from alem.linalg.vectorize import symmetrize
 
 
@@ -28,12 +28,17 @@ class _Elementary(ScalarMap):
         width: Callable[[Tensor], Tensor],
         positive: bool = False,
         increasing: bool = True,
+        is_native: bool = False,
     ) -> None:
         self.name, self.positive, self.increasing = name, positive, increasing
+        self._stages = (Stage(name),) if is_native else None
         self._f, self._first, self._second, self._width = f, first, second, width
 
     def __repr__(self) -> str:
         return self.name
+
+    def stages(self, *parameters: Tensor) -> tuple[Stage, ...] | None:
+        return self._stages
 
     def values(self, x: Tensor) -> Tensor:  # type: ignore[override]
         return self._f(x)
@@ -60,8 +65,8 @@ def _exp_second(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
     return divided.second(divided.exp, torch.exp, torch.ones_like, x, y, z)
 
 
-LOG = _Elementary("log", torch.log, divided.log, _log_second, _itself, positive=True)
-EXP = _Elementary("exp", torch.exp, divided.exp, _exp_second, torch.ones_like)
+LOG = _Elementary("log", torch.log, divided.log, _log_second, _itself, positive=True, is_native=True)
+EXP = _Elementary("exp", torch.exp, divided.exp, _exp_second, torch.ones_like, is_native=True)
 SQRT = _Elementary("sqrt", torch.sqrt, divided.sqrt, divided.sqrt_second, _itself, positive=True)
 INVERSE_SQRT = _Elementary(
     "inverse_sqrt",
@@ -111,6 +116,9 @@ class Multiple(ScalarMap):
             raise ValueError(f"the factor must be positive, got {factor}")
         self.factor = factor
 
+    def stages(self, *parameters: Tensor) -> tuple[Stage, ...]:
+        return (Stage("multiple", (self.factor,)),)
+
     def values(self, x: Tensor) -> Tensor:  # type: ignore[override]
         return self.factor * x
 
@@ -135,6 +143,9 @@ class Clamp(ScalarMap):
     def __init__(self, minimum: float) -> None:
         self.minimum = minimum
 
+    def stages(self, *parameters: Tensor) -> tuple[Stage, ...]:
+        return (Stage("clamp", (self.minimum,)),)
+
     def values(self, x: Tensor) -> Tensor:  # type: ignore[override]
         return x.clamp(min=self.minimum)
 
@@ -158,6 +169,9 @@ class SinhArcsinh(ScalarMap):
 
     n_parameters = 3
     increasing = True
+
+    def stages(self, *parameters: Tensor) -> tuple[Stage, ...] | None:
+        return (Stage("sinh", parameters),) if all(p.ndim == 0 for p in parameters) else None
 
     def values(self, x: Tensor, c: Tensor, delta: Tensor, s: Tensor) -> Tensor:  # type: ignore[override]
         return c * s * torch.sinh(delta * torch.asinh(x / s))

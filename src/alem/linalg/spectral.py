@@ -27,6 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from alem.linalg import native
 from alem.linalg.autograd import Function, apply, last_derivatives, zeros_for_none
 from alem.linalg.eigh import decompose
 from alem.linalg.errors import can_inspect, require_positive, require_square
@@ -87,8 +88,37 @@ def rotate(U: Tensor, A: Tensor) -> Tensor:
     return U @ A @ U.mT
 
 
+def hadamard(U: Tensor, K: Tensor, V: Tensor) -> Tensor:
+    """U (K ⊙ (UᵀVU)) Uᵀ for symmetric V; constants, not to be differentiated."""
+    if _is_for_native(K, U, V):
+        return native.hadamard(U, K, V)
+    return rotate(U, K * rotate(U.mT, V))
+
+
 def _recompose(U: Tensor, values: Tensor) -> Tensor:
     return (U * values[..., None, :]) @ U.mT
+
+
+# Beyond, products of BLAS win over those of the native library, which are made for small matrices.
+_LARGEST_NATIVE = 128
+
+
+def _is_for_native(*tensors: Tensor) -> bool:
+    """Whether the native library is there and takes them; all of the same n and dtype."""
+    return (
+        tensors[0].dtype in native.DTYPES
+        and 0 < tensors[0].shape[-1] <= _LARGEST_NATIVE
+        and all(can_inspect(t) for t in tensors)
+        and bool(native.instruction_sets())
+    )
+
+
+def _native_map(phi: SpectralMap, *tensors: Tensor, parameters: tuple[Tensor, ...]) -> native.Map | None:
+    """φ for the native library, where that is there, has φ and takes these tensors."""
+    if not _is_for_native(*tensors, *parameters):
+        return None
+    stages = phi.stages(*parameters)
+    return None if stages is None else native.Map(stages)
 
 
 class _Spectral(Function):
@@ -99,6 +129,9 @@ class _Spectral(Function):
         x, U = decompose(symmetrize(X), True)
         if phi.positive and can_inspect(x):
             require_positive(x)
+        native_map = _native_map(phi, x, U, parameters=parameters)
+        if native_map is not None:
+            return native.function(x, U, native_map), x, U
         return _recompose(U, phi.values(x, *parameters)), x, U
 
     @staticmethod
@@ -117,11 +150,31 @@ class _Spectral(Function):
         grads: list[Tensor | None] = [None, None, *(None for _ in parameters)]
         if G is None:
             return tuple(grads)
+        if not torch.is_grad_enabled():  # nobody will differentiate these again: both from one rotation
+            native_map = _native_map(ctx.phi, x, U, G, parameters=parameters)
+            if native_map is not None and (not any(ctx.needs_input_grad[2:]) or native_map.is_trainable):
+                return None, *_native_gradients(native_map, ctx.needs_input_grad[1:], x, U, G, parameters)
         if ctx.needs_input_grad[1]:
             grads[1] = apply(_Derivative, ctx.phi, "adjoint", G, X, x, U, *parameters)
         if any(ctx.needs_input_grad[2:]):
             grads[2:] = apply(_ParameterGradient, ctx.phi, G, X, x, U, *parameters)
         return tuple(grads)
+
+
+def _native_gradients(
+    native_map: native.Map,
+    needed: tuple[bool, ...],
+    x: Tensor,
+    U: Tensor,
+    G: Tensor,
+    parameters: tuple[Tensor, ...],
+) -> tuple[Tensor | None, ...]:
+    """Of ⟨G, F(X)⟩ in X and in the parameters."""
+    sizes = [p.numel() for p in parameters] if any(needed[1:]) else []
+    X_grad, joined = native.derivative(x, U, native_map, G, wanted=needed[0], parameters=sum(sizes))
+    if joined is None:
+        return X_grad, *(None for _ in parameters)
+    return X_grad, *(g.reshape(p.shape) for g, p in zip(joined.split(sizes), parameters, strict=True))
 
 
 class _SpectralWithForwardMode(_Spectral):
@@ -157,6 +210,10 @@ class _Derivative(Function):
     def forward(
         phi: SpectralMap, mode: str, V: Tensor, X: Tensor, x: Tensor, U: Tensor, *parameters: Tensor
     ) -> Tensor:
+        if mode in ("apply", "adjoint") and V.shape == U.shape:
+            native_map = _native_map(phi, x, U, V, parameters=parameters)
+            if native_map is not None:
+                return native.derivative(x, U, native_map, V, mode == "adjoint")[0]  # type: ignore[return-value]
         differential = phi.first(x, differences(x), *parameters)
         return rotate(U, getattr(differential, mode)(rotate(U.mT, symmetrize(V))))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -59,6 +60,13 @@ def _matvec(A: Tensor, x: Tensor) -> Tensor:
     return (A @ x[..., None])[..., 0]
 
 
+class Stage(NamedTuple):
+    """A map that the native library has too, by its name there, with its numbers in the order it takes."""
+
+    name: str
+    numbers: tuple[float | Tensor, ...] = ()
+
+
 class SpectralMap(ABC):
     """φ on ordered spectra, as data: what :func:`spectral` needs to know of a function.
 
@@ -99,6 +107,10 @@ class SpectralMap(ABC):
 
         diagonal = torch.func.grad(in_fixed_frame)(x)
         return turned * self.reciprocal_gaps(x, gaps) + torch.diag_embed(diagonal)
+
+    def stages(self, *parameters: Tensor) -> tuple[Stage, ...] | None:
+        """What this is to the native library, innermost first; None if it does not have it."""
+        return None
 
     def reciprocal_gaps(self, x: Tensor, gaps: Tensor) -> Tensor:
         """1/(x_i − x_j), and 0 where the two are equal."""
@@ -223,6 +235,11 @@ class Chain(SpectralMap):
 
     def _split(self, parameters: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         return parameters[: self.inner.n_parameters], parameters[self.inner.n_parameters :]
+
+    def stages(self, *parameters: Tensor) -> tuple[Stage, ...] | None:
+        p, q = self._split(parameters)
+        inner, outer = self.inner.stages(*p), self.outer.stages(*q)
+        return None if inner is None or outer is None else inner + outer
 
     def values(self, x: Tensor, *parameters: Tensor) -> Tensor:
         p, q = self._split(parameters)
