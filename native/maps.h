@@ -158,8 +158,13 @@ template <class T, int L> class Maps {
   void prepare(int stage, const double* p) {
     if (stage == kExp)
       for (int j = 0; j < ld_; j += L) at(a_, 0, j) = F::exp(at(y, 0, j));
-    if (stage == kScale)
+    if (stage == kScale) {
       for (int i = 0; i < ld_; i++) a_[i] = T(p[1 + (i < n_ ? i : n_ - 1)]);
+      // Of x_i and x_j together b_i b_j is not resolved: see RankScale.
+      const T most = p[0] != 0 ? y[n_ - 1] : largest(), root = S::sqrt(S::fill(100 * Limits<T>::eps))[0];
+      for (int j = 0; j < ld_; j += L)
+        at(b_, 0, j) = root * (p[0] != 0 ? F::exp((most - at(y, 0, j)) * T(0.5)) : S::sqrt(S::fill(most)));
+    }
     if (stage == kSinh)
       for (int j = 0; j < ld_; j += L) {
         vec t = at(y, 0, j) * T(1 / p[2]), size = S::abs(t);
@@ -189,10 +194,7 @@ template <class T, int L> class Maps {
         return S::fill(T(p[0]));
       case kScale: {
         vec a = S::fill(a_[i]), b = at(a_, 0, j), unequal = a - b, mean = (x + z) * T(0.5);
-        // 100·eps of the largest: see RankScale.
-        T most = p[0] != 0 ? y[n_ - 1] : largest();
-        vec unresolved = p[0] != 0 ? F::exp(most - mean) : S::fill(most);
-        vec delta = F::most(unresolved * (100 * Limits<T>::eps), S::fill(T(1e-4)));
+        vec delta = F::most(b_[i] * at(b_, 0, j), S::fill(T(1e-4)));
         vec reciprocal = gap / S::add(delta * delta, gap, gap);
         reciprocal = ((unequal == 0) & (gap == 0)) ? vec{} : reciprocal;
         return S::add((a + b) * T(0.5), unequal * mean, reciprocal);

@@ -23,7 +23,7 @@ template <class T, int L> class Spectral {
       s.map_.values(problem.frame.values + b * s.n_);
       for (int i = 0; i < s.n_; i++)
         for (int j = 0; j < s.stride_; j += L) s.at(s.first_, i, j) = s.at(s.rows_, i, j) * s.map_.y[i];
-      product<T, L>(s.n_, s.columns_, s.first_, s.second_);
+      product<T, L>(s.n_, s.columns_, s.first_, s.second_, true);
       s.store(s.second_, problem.out + b * s.n_ * s.n_);
     }
   }
@@ -80,9 +80,10 @@ template <class T, int L> class Spectral {
     }
   }
 
+  // A symmetric matrix, of which the lower triangle is there.
   void store(const T* from, T* out) const {
     for (int i = 0; i < n_; i++)
-      for (int j = 0; j < n_; j++) out[size_t(i) * n_ + j] = from[size_t(i) * stride_ + j];
+      for (int j = 0; j <= i; j++) out[size_t(i) * n_ + j] = out[size_t(j) * n_ + i] = from[size_t(i) * stride_ + j];
   }
 
   void one(const Derivative<T>& problem, int64_t b) {
@@ -119,7 +120,7 @@ template <class T, int L> class Spectral {
         first_[size_t(i) * stride_ + i] += sum;
       }
     product<T, L>(n_, first_, rows_, second_);
-    product<T, L>(n_, columns_, second_, first_);
+    product<T, L>(n_, columns_, second_, first_, true);
     store(first_, problem.out + b * n_ * n_);
   }
 };

@@ -172,6 +172,19 @@ def test_log_cholesky_maps_are_pyriemanns() -> None:
     np.testing.assert_allclose(exp, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize("shape", [(5, 5), (1, 5, 5), (2, 1, 5, 5)], ids=str)
+def test_one_factor_for_many_matrices(shape: tuple[int, ...]) -> None:
+    L = cholesky(random_spd(*shape[:-1]))
+    Q = random_spd(2, 4, 5, seed=1)
+    each = whiten(L.expand(2, 4, 5, 5).clone(), Q)
+    torch.testing.assert_close(whiten(L, Q), each, rtol=1e-13, atol=1e-13)
+
+    def f(L: torch.Tensor, Q: torch.Tensor) -> torch.Tensor:
+        return whiten(L.tril(), (Q + Q.mT) / 2)
+
+    assert gradcheck(f, (L.clone().requires_grad_(), Q[:, :2].clone().requires_grad_()))
+
+
 def test_whiten_of_itself_is_the_identity() -> None:
     X = random_spd(3, 5)
     torch.testing.assert_close(whiten(cholesky(X), X), torch.eye(5).double().expand(3, 5, 5))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 from pathlib import Path
 
@@ -36,6 +37,9 @@ from tests.linalg.points import (
     rotation,
     with_spectrum,
 )
+
+# The package has a function of that name.
+spectral_module = importlib.import_module("alem.linalg.spectral")
 
 cases = pytest.mark.parametrize("case", MAPS.values(), ids=MAPS.keys())
 
@@ -77,6 +81,32 @@ def test_clamp_raises_the_small_eigenvalues_and_leaves_the_others():
     X = with_spectrum(-1.0, 0.5, 2.0, 3.0)
     assert_close(linalg.eigvalsh(linalg.clamp(X, 1.5)), torch.tensor([1.5, 1.5, 2.0, 3.0]).double())
     assert_close(linalg.clamp(X, -2.0), X)
+
+
+@pytest.mark.parametrize("low", [[], [1], [0, 2, 5], [0, 1, 2, 3, 4, 5]], ids=str)
+def test_clamp_decomposes_only_what_has_no_certificate(
+    low: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which is exact, in value and gradient."""
+    X = random_spd(6, 4, cond=9.0)  # eigenvalues from 1/3 to 3
+    X[low] -= torch.eye(4, dtype=X.dtype)
+    decompose, seen = spectral_module.decompose, []
+
+    def counted(Y: torch.Tensor, vectors: bool) -> object:
+        seen.append(len(Y))
+        return decompose(Y, vectors)
+
+    monkeypatch.setattr(spectral_module, "decompose", counted)
+    ours, theirs = (X.clone().requires_grad_() for _ in range(2))
+    found = linalg.clamp(ours, 0.1)
+    assert seen == ([len(low)] if low else [])
+    expected = spectral(theirs, linalg.Clamp(0.1))
+    assert_close(found, expected)
+    G = random_symmetric(6, 4)
+    for a, b in zip(
+        torch.autograd.grad(found, ours, G), torch.autograd.grad(expected, theirs, G), strict=True
+    ):
+        assert_close(a, b)
 
 
 def test_log_to_a_base():

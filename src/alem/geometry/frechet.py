@@ -210,7 +210,10 @@ def _evaluate(equation: Equation, R: Tensor, X: Tensor, w: Tensor) -> _State:
     V = V / (V.norm(dim=(-2, -1), keepdim=True) / _LONGEST_STEP).clamp(min=1.0)
     objective = equation.objective(y, w, R)
     tolerance2 = _tolerance2(R)
-    tolerance2 = tolerance2.maximum(_rounding2(y)) if offset is None else tolerance2 * offset.sum(-1)
+    if offset is None:
+        tolerance2 = tolerance2.maximum(_rounding2(y))
+    else:
+        tolerance2 = tolerance2.maximum(_rounding2_of_roots(y, offset)) * offset.sum(-1)
     return _State(R, g, V, U, Q, objective, (g * V).sum((-2, -1)), tolerance2)
 
 
@@ -226,6 +229,15 @@ def _rounding2(y: Tensor) -> Tensor:
     """The square of what one rounding does to the logarithm of the worst-conditioned Y."""
     condition = (y[..., -1] / y[..., 0]).abs().amax(-1)
     return (torch.finfo(y.dtype).eps * condition).square().clamp(max=_LOOSEST**2)
+
+
+def _rounding2_of_roots(y: Tensor, scale: Tensor) -> Tensor:
+    """The same for roots z = √y: eps·y_max/z_min at the least one, and a Hessian of about z_min there."""
+    z = y.clamp(min=0).sqrt()
+    least, largest = z[..., 0], z[..., -1]
+    worst = (torch.finfo(y.dtype).eps * largest.square()).square() / least.pow(3)
+    # A tenth: the gradient is less than the decrement says where z is small.
+    return (worst.amax(-1) / scale.sum(-1)).clamp(max=(_LOOSEST / 10) ** 2)
 
 
 def _where(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:

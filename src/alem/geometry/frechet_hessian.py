@@ -20,7 +20,6 @@ from alem.linalg.autograd import Function, apply, opaque
 from alem.linalg.errors import ConvergenceError
 from alem.linalg.spectral import hadamard
 
-
 # Of derivatives, and of the last Newton steps, which are small themselves.
 _EXACT, _OF_A_STEP = 1e-14, 1e-9
 
@@ -46,10 +45,12 @@ def conjugate_gradients(
     """
     weight = w[..., None, None]
     squares = U * U
-    diagonal = (weight * (squares @ Q @ squares.mT)).sum(-3)
+    # Symmetric to the last bit, as H[V] is: what is skew in the residual would never become less.
+    diagonal = linalg.symmetrize((weight * (squares @ Q @ squares.mT)).sum(-3))
+    g = linalg.symmetrize(g)
 
     def hessian(V: Tensor) -> Tensor:
-        return (weight * hadamard(U, Q, V.unsqueeze(-3).expand(U.shape))).sum(-3)
+        return (weight * hadamard(U, Q, V.unsqueeze(-3))).sum(-3)
 
     def inner(A: Tensor, B: Tensor) -> Tensor:
         return (A * B).sum((-2, -1), keepdim=True)

@@ -59,9 +59,10 @@ class RankLog(SpectralChart):
     def multipliers(self) -> Tensor:
         """A `(n,)`: φ_i = A_i ln σ_i."""
         A = self._multipliers()
-        if can_inspect(A) and not bool((torch.isfinite(A) & (A != 0)).all()):
-            worst = int((~torch.isfinite(A) | (A == 0)).nonzero()[0])
-            value, weight = float(A.detach()[worst]), float(self.weight.detach()[worst])
+        values = A.tolist() if can_inspect(A) else []
+        if not (all(values) and math.isfinite(sum(values))):  # a NaN is not zero, and the sum shows it
+            worst = next(i for i, value in enumerate(values) if not math.isfinite(value) or value == 0)
+            value, weight = values[worst], float(self.weight.detach()[worst])
             raise InvalidMatrixError(
                 f"multiplier {worst} of the adaptive logarithm is {value} (rule {self.rule!r}, parameter "
                 f"{weight}): no logarithm has it; lower the metric's learning rate, or use rule='exp', "

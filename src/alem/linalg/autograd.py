@@ -92,6 +92,8 @@ class Opaque:
         # Inside a transform also where the tensors are not wrapped, as in the rules of vmap.
         if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
             return self._operator(*args)
+        if not any(isinstance(a, Tensor) and a.requires_grad for a in args):
+            return self._function(*args)  # to switch gradients off and on takes longer than a small call
         with torch.no_grad():
             return self._function(*args)
 

@@ -146,7 +146,7 @@ def whiten(L: Tensor, Q: Tensor) -> Tensor:
     """
     require_square(Q)
     if Q.ndim > 2 and (L.ndim == 2 or L.shape[-3] == 1):
-        # One L for all matrices of the last batch dimension: as one system with many rows, many times faster.
+        # One L for all matrices of the last batch dimension: one system with many rows, many times faster.
         L = L if L.ndim == 2 else L.squeeze(-3)
         return symmetrize(_solve_rows(L, _solve_rows(L, Q).mT))
     half = torch.linalg.solve_triangular(L, Q, upper=False)

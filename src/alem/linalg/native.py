@@ -132,7 +132,7 @@ class Map:
 
     @property
     def is_trainable(self) -> bool:
-        """Whether the library has the gradient in the numbers that are parameters: those of the last stage."""
+        """Whether the library has the gradient in what can be learned: only the last stage can."""
         fixed = ("clamp", "log", "exp", "multiple")
         return all(name in fixed for name in self.names[:-1]) and self.names[-1] not in fixed
 
@@ -190,12 +190,12 @@ _NOTHING = Map(())
 
 
 def hadamard(U: Tensor, K: Tensor, V: Tensor) -> Tensor:
-    """U (K ⊙ (UᵀVU)) Uᵀ, V symmetric and K of any kind, all `(..., n, n)`."""
+    """U (K ⊙ (UᵀVU)) Uᵀ for symmetric K and V `(..., n, n)`, all of which broadcast."""
     n = U.shape[-1]
-    batch = U.shape[:-2].numel()
-    out = U.new_empty(U.shape)
-    U, K, V = U.reshape(batch, n, n), K.reshape(batch, n, n).contiguous(), V.expand(U.shape)
-    V = V.reshape(batch, n, n)
+    out = U.new_empty(torch.broadcast_shapes(U.shape, K.shape, V.shape))
+    batch = out.shape[:-2].numel()
+    U, K, V = (A.expand(out.shape).reshape(batch, n, n) for A in (U, K, V))
+    K = K.contiguous()
     _function("derivative", U.dtype)(
         None,
         U.data_ptr(),

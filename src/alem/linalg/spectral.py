@@ -89,7 +89,7 @@ def rotate(U: Tensor, A: Tensor) -> Tensor:
 
 
 def hadamard(U: Tensor, K: Tensor, V: Tensor) -> Tensor:
-    """U (K ⊙ (UᵀVU)) Uᵀ for symmetric V; constants, not to be differentiated."""
+    """U (K ⊙ (UᵀVU)) Uᵀ for symmetric K and V; constants, not to be differentiated."""
     if _is_for_native(K, U, V):
         return native.hadamard(U, K, V)
     return rotate(U, K * rotate(U.mT, V))
@@ -174,6 +174,8 @@ def _native_gradients(
     X_grad, joined = native.derivative(x, U, native_map, G, wanted=needed[0], parameters=sum(sizes))
     if joined is None:
         return X_grad, *(None for _ in parameters)
+    if len(sizes) == 1:
+        return X_grad, joined.reshape(parameters[0].shape)
     return X_grad, *(g.reshape(p.shape) for g, p in zip(joined.split(sizes), parameters, strict=True))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from pyriemann.utils import distance, mean
+from pyriemann.geometry import distance, mean
 
 from .inputs import matrices
 from .task import Task
