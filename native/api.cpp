@@ -191,3 +191,6 @@ ALEM_EXPORT const char* alem_isa(int i) {
   for (; i > 0 && *list; i--) list++;
   return *list ? (*list)->name : nullptr;
 }
+
+// In a forked process: the library's own threads from now on.
+ALEM_EXPORT void alem_leave_openmp() { alem::leave_openmp(); }

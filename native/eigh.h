@@ -175,7 +175,7 @@ template <class T, int L> class Eigh {
 
   // Z: row j is column j of H₀H₁…, the product of the reflectors, two of them in each pass over the rows.
   void accumulate() {
-    for (int i = 0; i < n_ * ld_; i++) Z[i] = vec{};
+    for (size_t i = 0; i < size_t(n_) * ld_; i++) Z[i] = vec{};
     for (int i = 0; i < n_; i++) row(Z, i)[i] = S::fill(1);
     int k = n_ - 3;
     for (; k > 0; k -= 2) {

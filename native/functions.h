@@ -13,7 +13,7 @@ template <> struct Layout<float> {
   static constexpr int32_t one = 0x3f800000;
   static constexpr float round = 0x1.8p23f;  // adding it rounds to a whole number, in the low bits
   static constexpr float ln2_high = 0x1.62e3p-1f, ln2_low = 0x1.2fefa2p-17f;
-  static constexpr float lowest = -87, highest = 88.3f;  // between which exp is a normal number
+  static constexpr float lowest = -87.3f, highest = 88.3f;  // between which exp and 1/exp are normal
 };
 template <> struct Layout<double> {
   static constexpr int mantissa = 52, bias = 1023;
@@ -41,30 +41,32 @@ template <class T, int L> struct Functions {
     return sum;
   }
 
-  // ln x, for x > 0.
+  // ln x; −∞ at 0, NaN below.
   static vec log(vec x) {
     mask tiny = x < Limits<T>::tiny;
-    return log_of_sum(tiny ? x * T(1ll << (F::mantissa + 2)) : x, vec{}, tiny ? mask{} - (F::mantissa + 2) : mask{});
+    vec value = log_of_sum(tiny ? x * T(1ll << (F::mantissa + 2)) : x, vec{}, tiny ? mask{} - (F::mantissa + 2) : mask{});
+    return x > 0 ? (x <= Limits<T>::huge ? value : x) : x == 0 ? S::fill(-infinity()) : S::fill(Limits<T>::nan);
   }
 
   // ln(1 + x), for x ≥ 0.
   static vec log1p(vec x) {
     vec u = 1 + x, rest = x < 1 ? x - (u - 1) : 1 - (u - x);
     vec ratio = rest / u;
-    return log_of_sum(u, u <= Limits<T>::huge ? ratio : vec{}, mask{});
+    vec value = log_of_sum(u, ratio, mask{});
+    return u <= Limits<T>::huge ? value : u;  // infinite, or NaN
   }
 
-  // eˣ; 0 below the normal numbers.
+  // eˣ; 0 and ∞ beyond lowest and highest.
   static vec exp(vec x) {
     vec power, rest = reduced(x, power), value = S::add(power, power, rest);
     value = x < F::lowest ? vec{} : value;
-    return x > F::highest ? S::fill(T(__builtin_inf())) : value;
+    return x > F::highest ? S::fill(infinity()) : value;
   }
 
   // eˣ − 1
   static vec expm1(vec x) {
     vec power, rest = reduced(x, power), value = S::add(power - 1, power, rest);
-    return x > F::highest ? S::fill(T(__builtin_inf())) : value;
+    return x > F::highest ? S::fill(infinity()) : value;
   }
 
   static vec tanh(vec x) {
@@ -81,6 +83,8 @@ template <class T, int L> struct Functions {
   }
 
  private:
+  static T infinity() { return T(__builtin_inf()); }
+
   // ln u + c + k·ln 2, u > 0 normal and c small. The polynomial is that of the C libraries.
   static vec log_of_sum(vec u, vec c, mask k) {
     mask bits = (mask)u + (F::one - F::root_half);
@@ -103,7 +107,7 @@ template <class T, int L> struct Functions {
 
   // eʳ − 1 and 2ᵏ with x = r + k·ln 2, |r| ≤ ln 2/2.
   static vec reduced(vec x, vec& power) {
-    x = most(least(x, S::fill(F::highest)), S::fill(F::lowest));
+    x = x > F::highest ? S::fill(F::highest) : x < F::lowest ? S::fill(F::lowest) : x;  // a NaN stays
     vec sum = S::add(S::fill(F::round), x, S::fill(T(1.44269504088896340736))), k = sum - F::round;
     vec r = S::sub(S::sub(x, k, S::fill(F::ln2_high)), k, S::fill(F::ln2_low));
     power = (vec)(((mask)sum - (mask)S::fill(F::round) + F::bias) << F::mantissa);

@@ -9,25 +9,31 @@ namespace alem {
 #define ALEM_JOIN_(a, b) a##b
 #define ALEM_JOIN(a, b) ALEM_JOIN_(a, b)
 
+namespace ALEM_ISA {
+
 template <class T, int kBytes> constexpr Solver<T> solver() {
   if constexpr (kBytes >= 16) {
     constexpr int kLanes = kBytes / int(sizeof(T));
-    return {kLanes, &ALEM_ISA::Packs<T, kLanes>::run, &ALEM_ISA::Certificate<T, kLanes>::run};
+    return {kLanes, &Packs<T, kLanes>::run, &Certificate<T, kLanes>::run};
   }
   return {0, nullptr, nullptr};
 }
 
 template <class T> constexpr Functional<T> functional() {
-  using Whole = ALEM_ISA::Spectral<T, ALEM_WIDTH / int(sizeof(T))>;
+  using Whole = Spectral<T, ALEM_WIDTH / int(sizeof(T))>;
   return {&Whole::run, &Whole::run};
 }
 
+}  // namespace ALEM_ISA
+
 extern const Isa ALEM_JOIN(isa_, ALEM_ISA) = {
     ALEM_TEXT(ALEM_ISA),
-    {solver<float, ALEM_WIDTH>(), solver<float, ALEM_WIDTH / 2>(), solver<float, ALEM_WIDTH / 4>()},
-    {solver<double, ALEM_WIDTH>(), solver<double, ALEM_WIDTH / 2>(), solver<double, ALEM_WIDTH / 4>()},
-    functional<float>(),
-    functional<double>(),
+    {ALEM_ISA::solver<float, ALEM_WIDTH>(), ALEM_ISA::solver<float, ALEM_WIDTH / 2>(),
+     ALEM_ISA::solver<float, ALEM_WIDTH / 4>()},
+    {ALEM_ISA::solver<double, ALEM_WIDTH>(), ALEM_ISA::solver<double, ALEM_WIDTH / 2>(),
+     ALEM_ISA::solver<double, ALEM_WIDTH / 4>()},
+    ALEM_ISA::functional<float>(),
+    ALEM_ISA::functional<double>(),
 };
 
 }  // namespace alem

@@ -1,4 +1,4 @@
-// One number of L matrices in one register: vectors of L lanes, and the few operations they need.
+// L numbers in one register, of as many matrices or of one: vectors of L lanes, and the operations they need.
 //
 // This code is compiled once for each instruction set, ALEM_ISA, in a namespace of that name: the linker
 // must not take a function compiled for another one. For the same reason it uses no templates of the

@@ -59,7 +59,12 @@ template <class T, int L> class Maps {
         each([&](int i, int j) {
           vec d = divided(stage, p, i, j);
           at(K, i, j) *= d;
-          at(gaps_, i, j) *= d;
+          if (stage == kScale) {  // whose derivative is broadened, and the gap of what follows is not
+            vec a = S::fill(a_[i]), b = at(a_, 0, j), mean = (y[i] + at(y, 0, j)) * T(0.5);
+            at(gaps_, i, j) = S::add((a - b) * mean, (a + b) * T(0.5), at(gaps_, i, j));
+          } else {
+            at(gaps_, i, j) *= d;
+          }
         });
         if (coupled)
           for (int i = 0; i < n_; i++) {
@@ -121,7 +126,8 @@ template <class T, int L> class Maps {
       case kSinh:
         replace([&](vec v, int) {
           vec u = F::asinh(S::abs(v) * T(1 / p[2])) * T(p[1]), e = F::expm1(u);
-          return F::with_sign((e + e / (e + 1)) * T(0.5 * p[0] * p[2]), v);
+          vec fraction = e <= Limits<T>::huge ? e / (e + 1) : S::fill(1);
+          return F::with_sign((e + fraction) * T(0.5 * p[0] * p[2]), v);
         });
         return p + 3;
       case kIncrement: {
@@ -181,8 +187,9 @@ template <class T, int L> class Maps {
     vec safe = equal ? S::fill(1) : d;
     switch (stage) {
       case kClamp: {
-        vec bound = S::fill(T(p[0])), part = F::most(high - F::most(low, bound), vec{}) / safe;
-        return equal ? (low >= bound ? S::fill(1) : vec{}) : part;
+        // The gap may be known to more digits than the values: 1 and 0 must not come from a difference of these.
+        vec bound = S::fill(T(p[0])), part = F::least((high - bound) / safe, S::fill(1));
+        return low >= bound ? S::fill(1) : high <= bound ? vec{} : part;
       }
       case kLog:
         return equal ? 1 / low : F::log1p(d / low) / safe;
@@ -204,7 +211,7 @@ template <class T, int L> class Maps {
         vec u = x * inverse, v = z * inverse, g = d * inverse, root_u = S::fill(b_[i]), root_v = at(b_, 0, j);
         // asinh u − asinh v = asinh(u√(1+v²) − v√(1+u²)); for equal signs without the cancellation
         vec sum = S::abs(u) * root_v + S::abs(v) * root_u;
-        mask apart = u * v < 0;
+        mask apart = (u < 0) ^ (v < 0);
         vec argument = apart ? sum : g * (S::abs(u + v) / (sum > 0 ? sum : S::fill(1)));
         vec near_zero = (sum > 0) ? argument : g;
         vec rise = F::asinh(near_zero), inner = equal ? 1 / root_u : rise / (equal ? S::fill(1) : g);

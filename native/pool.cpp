@@ -112,13 +112,20 @@ struct Shared {
 
 }  // namespace
 
+void leave_openmp() {
+  std::call_once(once, prepare);
+  openmp = nullptr;
+}
+
 void parallel(std::int64_t count, int threads, void (*body)(void*, std::int64_t, std::int64_t), void* context) {
   std::call_once(once, prepare);
   Pool& p = *pool;
   int helpers = int(std::min<std::int64_t>({std::int64_t(threads), count, kMaxThreads})) - 1;
   if (helpers >= 1 && openmp) {
     Shared shared{count, body, context};
-    openmp(Shared::take, &shared, unsigned(helpers) + 1, 0);
+    // As many as torch asks for, whatever there is for them to do: the runtime ends those that a smaller team
+    // leaves out, and the next operation has to make them anew.
+    openmp(Shared::take, &shared, unsigned(threads), 0);
     return;
   }
   std::unique_lock<std::mutex> mine(p.busy, std::defer_lock);

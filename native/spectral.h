@@ -65,9 +65,17 @@ template <class T, int L> class Spectral {
   vec& at(T* A, int i, int j) const { return *reinterpret_cast<vec*>(A + size_t(i) * stride_ + j); }
 
   // Without memory there is no result.
-  template <class P> static void fill(const P& problem, int64_t b) {
-    const int64_t n = problem.frame.n;
-    for (int64_t i = 0; problem.out && i < n * n; i++) problem.out[b * n * n + i] = Limits<T>::nan;
+  static void fill(T* start, int64_t count) {
+    for (int64_t i = 0; start && i < count; i++) start[i] = Limits<T>::nan;
+  }
+  static void fill(const Function<T>& problem, int64_t b) {
+    const int64_t square = problem.frame.n * problem.frame.n;
+    fill(problem.out + b * square, square);
+  }
+  static void fill(const Derivative<T>& problem, int64_t b) {
+    const int64_t square = problem.frame.n * problem.frame.n;
+    fill(problem.out ? problem.out + b * square : nullptr, square);
+    fill(problem.gradient ? problem.gradient + b * problem.parameters : nullptr, problem.parameters);
   }
 
   // U to columns_ and Uᵀ to rows_, with zeros up to the ends of the rows.

@@ -10,7 +10,7 @@ import torch
 import alem
 from alem import bench, cli
 from alem.cli import doctor
-from alem.linalg.eigh import Backend
+from alem.linalg import Backend
 
 
 def test_it_is_installed_and_python_m_is_the_same() -> None:

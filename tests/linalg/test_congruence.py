@@ -45,3 +45,13 @@ def test_transforms() -> None:
         V = W.clone().requires_grad_()
         congruence(V, X[k]).square().sum().backward()
         torch.testing.assert_close(per_matrix[k], V.grad)
+
+
+def test_forward_mode_can_be_differentiated() -> None:
+    W, X, D = random(3, 4), random_symmetric(4), random(3, 4, seed=5)
+
+    def slope(W: torch.Tensor) -> torch.Tensor:
+        return torch.func.jvp(lambda W: congruence(W, X), (W,), (D,))[1].sum()
+
+    expected = torch.func.grad(lambda W: (W @ X @ D.mT + D @ X @ W.mT).sum())(W)
+    torch.testing.assert_close(torch.func.grad(slope)(W), expected)

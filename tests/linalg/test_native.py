@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -450,6 +452,23 @@ def test_a_forked_child_decomposes_and_so_does_its_child(threads: Callable[[int]
     for _ in range(3):
         run_in_child(child)
         expect(BATCH, expected)
+
+
+@forks
+def test_a_fork_before_the_first_call() -> None:
+    """Of a process in which torch has used its OpenMP, which does not survive it."""
+    script = """
+import os, torch
+from alem.linalg import native
+torch.set_num_threads(2)
+torch.ones(1000, 1000).exp().sum()
+child = os.fork()
+if not child:
+    info = native.eigh(torch.eye(12).expand(60, 12, 12))[2]
+    os._exit(int(info.any()))
+assert os.waitpid(child, 0)[1] == 0
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=60)
 
 
 @forks

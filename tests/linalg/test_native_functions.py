@@ -52,6 +52,8 @@ MAPS: dict[str, Callable[[int], tuple[SpectralMap, tuple[Tensor, ...]]]] = {
     "exp of sinh": lambda n: (Chain(EXP, SINH_ARCSINH), numbers(0.8, 0.7, 1.6)),
     "increments of log": lambda n: (Chain(RANK_INCREMENT, LOG), ((0.3 * random(n)).exp(),)),
     "exp of increments": lambda n: (Chain(EXP, RANK_INCREMENT), ((0.3 * random(n)).exp(),)),
+    "exp of scale": lambda n: (Chain(EXP, RankScale()), (0.5 + 0.1 * random(n),)),
+    "clamp of exp": lambda n: (Chain(Clamp(2.0), EXP), ()),
     "gap of log": lambda n: (GAP_LOG, gap_numbers()),
     "gap of log of clamp": lambda n: (Chain(GAP_LOG, Clamp(0.4)), gap_numbers()),
 }
@@ -84,7 +86,7 @@ def frame(n: int, dtype: torch.dtype, batch: int = 5) -> tuple[Tensor, Tensor]:
 def made(name: str, n: int, dtype: torch.dtype) -> tuple[SpectralMap, tuple[Tensor, ...], native.Map]:
     phi, parameters = MAPS[name](n)
     parameters = tuple(p.to(dtype) for p in parameters)
-    stages = phi.stages(*parameters)
+    stages = phi.stages(n, *parameters)
     assert stages is not None
     return phi, parameters, native.Map(stages)
 
@@ -182,6 +184,43 @@ def test_extreme_eigenvalues(dtype: torch.dtype) -> None:
 
 
 @dtypes
+def test_what_has_no_value_stays_without(dtype: torch.dtype) -> None:
+    x = torch.tensor([-1.0, 0.0, torch.inf, torch.nan], dtype=dtype)[:, None]
+    U = torch.ones(4, 1, 1, dtype=dtype)
+
+    def values(phi: SpectralMap, *parameters: Tensor) -> Tensor:
+        return native.function(x, U, native.Map(phi.stages(1, *parameters) or ()))[:, 0, 0]
+
+    torch.testing.assert_close(values(LOG), x[:, 0].log(), equal_nan=True)
+    torch.testing.assert_close(values(EXP), x[:, 0].exp(), equal_nan=True)
+    nan = torch.full((1,), torch.nan, dtype=dtype)
+    assert bool(values(RANK_INCREMENT, nan).isnan().all())
+    assert bool(values(Chain(EXP, RANK_INCREMENT), nan).isnan().all())
+    assert bool(values(SINH_ARCSINH, *nan.expand(3))[:2].isnan().all())
+
+
+@dtypes
+def test_divided_differences_of_values_closer_than_they_are_known(dtype: torch.dtype) -> None:
+    """Behind another stage the gap is known to more digits than the values."""
+    eps, parameters = torch.finfo(dtype).eps, (torch.tensor([1.0, 5.0], dtype=dtype),)
+    U, ones = torch.eye(2, dtype=dtype), torch.ones(2, 2, dtype=dtype)
+    for gap in (eps / 4, eps, 10 * eps):
+        x = torch.tensor([1.0, 1.0 + gap], dtype=dtype)
+        above = native.derivative(x, U, native.Map(Chain(Clamp(1.5), EXP).stages(2)), ones)[0]
+        expected = native.derivative(x, U, native.Map(EXP.stages(2)), ones)[0]
+        torch.testing.assert_close(above, expected, rtol=4 * eps, atol=0)
+    tied = torch.ones(2, dtype=dtype)
+    phi = Chain(EXP, RankScale())
+    found = native.derivative(tied, U, native.Map(phi.stages(2, *parameters) or ()), ones)[0]
+    torch.testing.assert_close(found, phi.first(tied, differences(tied), *parameters).loewner)
+    for v in (-2e-25, -1e-25):  # whose product is 0 in single precision
+        x = torch.tensor([1e-25, v], dtype=dtype)
+        three = tuple(torch.ones(3, dtype=dtype))
+        found = native.derivative(x, U, native.Map(SINH_ARCSINH.stages(2, *three) or ()), ones)[0]
+        torch.testing.assert_close(found, ones)
+
+
+@dtypes
 def test_any_strides_and_batches(dtype: torch.dtype) -> None:
     x, U = frame(6, dtype, batch=12)
     G, native_map = random_symmetric(12, 6).to(dtype), made("gap of log", 6, dtype)[2]
@@ -243,14 +282,48 @@ def test_threads_do_not_change_a_bit(dtype: torch.dtype, threads: Callable[[int]
 
 def test_what_the_library_does_not_have_stays_in_torch() -> None:
     number = torch.tensor(0.3)
-    assert SQRT.stages() is None
-    assert POWER.stages(number) is None
-    assert INVERSE_GAP.stages(*gap_numbers()) is None
-    assert Chain(POWER, LOG).stages(number) is None
-    assert RankScale("exact").stages(torch.ones(3)) is None
-    assert RankScale().stages(torch.ones(4, 3)) is None, "a set of factors for each matrix"
-    assert RANK_INCREMENT.stages(torch.ones(4, 3)) is None
-    assert SINH_ARCSINH.stages(*torch.ones(3, 4)) is None
+    assert SQRT.stages(3) is None
+    assert POWER.stages(3, number) is None
+    assert INVERSE_GAP.stages(3, *gap_numbers()) is None
+    assert Chain(POWER, LOG).stages(3, number) is None
+    assert RankScale("exact").stages(3, torch.ones(3)) is None
+    assert RankScale().stages(3, torch.ones(4, 3)) is None, "a set of factors for each matrix"
+    assert SINH_ARCSINH.stages(3, *torch.ones(3, 4)) is None
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_parameters_of_another_length_stay_in_torch(size: int) -> None:
+    """Which broadcasts one number, and refuses the others."""
+    wrong = torch.ones(size)
+    assert RankScale().stages(3, wrong) is None
+    assert RANK_INCREMENT.stages(3, wrong) is None
+    assert GAP.stages(3, torch.tensor(1.0), torch.ones(4), wrong) is None or size == 4
+    X = random_spd(2, 3).float()
+    if size == 1:
+        torch.testing.assert_close(linalg.spectral(X, Chain(RankScale(), LOG), wrong), linalg.log(X))
+    else:
+        with pytest.raises(RuntimeError, match="size of tensor"):
+            linalg.spectral(X, Chain(RankScale(), LOG), wrong)
+
+
+def test_two_stages_that_couple_eigenvalues_stay_in_torch() -> None:
+    """As a batch norm under one metric and a logarithm of another make, once fused."""
+    c, d = (0.3 * random(4)).exp().requires_grad_(), (0.3 * random(4, seed=1)).exp().requires_grad_()
+    phi = Chain(RANK_INCREMENT, Chain(LOG, Chain(EXP, RANK_INCREMENT)))
+    assert phi.stages(4, c, d) is None
+    X = random_symmetric(3, 4).requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda X, c, d: linalg.spectral((X + X.mT) / 2, phi, c, d), (X, c, d), fast_mode=True
+    )
+
+
+def test_mixed_dtypes_are_left_to_torch() -> None:
+    X, V = random_spd(2, 4), random_symmetric(2, 4)
+    with pytest.raises(RuntimeError, match="expected scalar type|dtype"):
+        linalg.pushforward(X, V.float(), LOG)
+    found = linalg.displacement(X.float(), V, LOG)
+    assert found.dtype in (torch.float32, torch.float64)
+    torch.testing.assert_close(found.float(), linalg.displacement(X, V, LOG).float(), rtol=1e-4, atol=1e-4)
 
 
 @maps

@@ -109,6 +109,11 @@ def test_clamp_decomposes_only_what_has_no_certificate(
         assert_close(a, b)
 
 
+def test_clamp_goes_by_the_symmetric_part() -> None:
+    X = torch.tensor([[1.0, 10.0], [0.0, 1.0]], dtype=torch.float64)  # whose lower triangle is that of I
+    assert_close(linalg.clamp(X, 0.1), spectral(X, linalg.Clamp(0.1)))
+
+
 def test_log_to_a_base():
     X = random_spd(3)
     assert_close(linalg.log(X, base=2.0), linalg.log(X) / np.log(2.0))

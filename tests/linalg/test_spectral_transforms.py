@@ -162,3 +162,13 @@ def test_a_tangent_in_the_parameters_is_not_differentiated_again_in_silence():
     for differentiate in (torch.func.grad(tangent), torch.func.jacfwd(tangent)):
         with pytest.raises(NotImplementedError, match="by reverse mode"):
             differentiate(X)
+
+
+def test_a_vjp_can_be_differentiated_after_its_transform_has_ended() -> None:
+    X = random_spd(3).requires_grad_()
+    G = random_symmetric(3)
+    _, pull = torch.func.vjp(linalg.log, X)
+    (found,) = torch.autograd.grad(pull(G)[0].square().sum(), X)
+    (gradient,) = torch.autograd.grad(linalg.log(X), X, G, create_graph=True)
+    (expected,) = torch.autograd.grad(gradient.square().sum(), X)
+    torch.testing.assert_close(found, expected)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from alem.linalg.eigh import backend
+from alem.linalg import backend
 
 PACKAGES = ("alem", "torch", "numpy", "geoopt", "spd_learn", "pyriemann")
 

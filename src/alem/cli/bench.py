@@ -21,7 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--device", type=_device, default="cpu", help="cpu (the default), cuda, cuda:1 …")
     parser.add_argument("--dtype", choices=DTYPES, help="one of the two only")
-    parser.add_argument("--quick", action="store_true", help="a few cases of each row, a minute in all")
+    parser.add_argument(
+        "--quick", action="store_true", help="a few cases of each row, a few minutes in all"
+    )
     parser.add_argument(
         "--out", type=Path, default=Path("alem-bench"), help="folder for JSON, page and plot (alem-bench)"
     )

@@ -10,7 +10,7 @@ import torch
 import alem
 from alem import linalg
 from alem.bench.machine import processor, version_of
-from alem.linalg.eigh import backend
+from alem.linalg import backend
 
 HELP = "show versions, devices, and which eigensolver is in use"
 NEEDED = ("torch", "numpy", "geoopt")

@@ -61,7 +61,9 @@ class RankLog(SpectralChart):
         A = self._multipliers()
         values = A.tolist() if can_inspect(A) else []
         if not (all(values) and math.isfinite(sum(values))):  # a NaN is not zero, and the sum shows it
-            worst = next(i for i, value in enumerate(values) if not math.isfinite(value) or value == 0)
+            worst = next((i for i, a in enumerate(values) if not math.isfinite(a) or a == 0), None)
+            if worst is None:  # all are well, and their sum is beyond floats
+                return A
             value, weight = values[worst], float(self.weight.detach()[worst])
             raise InvalidMatrixError(
                 f"multiplier {worst} of the adaptive logarithm is {value} (rule {self.rule!r}, parameter "

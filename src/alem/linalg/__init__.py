@@ -15,12 +15,13 @@ from alem.linalg.cholesky import (
 )
 from alem.linalg.congruence import congruence
 from alem.linalg.covariance import covariance, ledoit_wolf_shrinkage, oas_shrinkage, shrink
-from alem.linalg.eigh import eigh, eigvalsh
+from alem.linalg.eigh import Backend, backend, eigh, eigvalsh
 from alem.linalg.errors import (
     ConvergenceError,
     InvalidMatrixError,
     NotPositiveDefiniteError,
 )
+from alem.linalg.failures import check_decompositions
 from alem.linalg.lyapunov import lyapunov
 from alem.linalg.ordered import GAP, INVERSE_GAP, RANK_INCREMENT, RankScale
 from alem.linalg.scalar import (
@@ -69,6 +70,7 @@ __all__ = [
     "RANK_INCREMENT",
     "SINH_ARCSINH",
     "SQRT",
+    "Backend",
     "Chain",
     "Clamp",
     "ConvergenceError",
@@ -79,6 +81,8 @@ __all__ = [
     "RankScale",
     "ScalarMap",
     "SpectralMap",
+    "backend",
+    "check_decompositions",
     "cholesky",
     "cholesky_exp",
     "cholesky_exp_pushforward",

@@ -61,6 +61,7 @@ def apply(function: type[Function], *args: Any) -> Any:
             return function.eager.apply(*args)
         # What that comes to here, without its looking up the signature of forward, which takes longer than
         # many a kernel.
+        args = torch._functorch.utils.unwrap_dead_wrappers(args)
         return super(torch.autograd.Function, function.eager).apply(*args)  # type: ignore[misc]
     if torch.is_grad_enabled() and any(isinstance(a, Tensor) and a.requires_grad for a in args):
         return function.apply(*args)
@@ -90,7 +91,11 @@ class Opaque:
 
     def __call__(self, *args: Any) -> Any:
         # Inside a transform also where the tensors are not wrapped, as in the rules of vmap.
-        if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
+        if (
+            torch.compiler.is_compiling()
+            or torch._C._functorch.peek_interpreter_stack() is not None
+            or torch._C._get_tracing_state() is not None
+        ):
             return self._operator(*args)
         if not any(isinstance(a, Tensor) and a.requires_grad for a in args):
             return self._function(*args)  # to switch gradients off and on takes longer than a small call

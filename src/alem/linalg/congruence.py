@@ -55,7 +55,8 @@ class _CongruenceWithForwardMode(_Congruence):
 
     @staticmethod
     def jvp(ctx: Any, W_dot: Tensor | None, X_dot: Tensor | None) -> tuple[Tensor, None]:
-        W, _, WX = ctx.saved_tensors
+        W, X, _ = ctx.saved_tensors
+        WX = W @ X  # not the one that was kept, which depends on nothing
         Y_dot = torch.zeros((), dtype=W.dtype, device=W.device)
         if W_dot is not None:
             Y_dot = Y_dot + 2 * symmetrize(WX @ W_dot.mT)

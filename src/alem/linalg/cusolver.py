@@ -56,7 +56,7 @@ def prefers(X: Tensor) -> bool:
     fast up to 2,000 matrices; beyond that, dividing the batch costs up to half a millisecond, which not
     to wait for the device repays.
     """
-    return _library() is not None
+    return X.dtype in _KINDS and _library() is not None
 
 
 def eigh(X: Tensor, vectors: bool = True) -> tuple[Tensor, Tensor | None, Tensor]:
@@ -110,7 +110,7 @@ def _division(handle: _Handle, call: tuple[int, int, int], N: int, A: Tensor) ->
     bytes_, _ = handle.workspace(*call, part)
     if part == N and bytes_ <= WORKSPACE:
         return part, bytes_
-    part = min(part, max(1, part * WORKSPACE // bytes_))
+    part = min(part, max(1, part * WORKSPACE // max(1, bytes_)))
     part = math.ceil(N / math.ceil(N / part))  # equal parts, but for the last
     return part, max(handle.workspace(*call, count)[0] for count in {part, N % part or part})
 

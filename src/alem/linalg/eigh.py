@@ -135,8 +135,9 @@ def _retry(X: Tensor, index: tuple[int, ...], vectors: bool) -> tuple[Tensor, Te
 
 
 def _is_worth_threads(X: Tensor) -> bool:
+    """Below, what other threads of torch are still waiting for gets into the way of these."""
     batch = X.shape[:-2].numel()
-    return torch.get_num_threads() > 1 and batch > 1 and batch * X.shape[-1] ** 3 >= 1_000_000
+    return torch.get_num_threads() > 1 and batch >= 16 and batch * X.shape[-1] ** 3 >= 1_000_000
 
 
 @cache
@@ -156,8 +157,10 @@ def _threaded(X: Tensor, vectors: bool) -> tuple[Tensor, Tensor]:
         torch.set_num_threads(1)  # of this thread, and of those yet to come
         return _torch(Y, vectors)
 
+    first, *others = X.reshape(-1, n, n).tensor_split(threads)
     try:
-        parts = list(_executor(threads).map(part, X.reshape(-1, n, n).tensor_split(threads)))
+        pending = _executor(threads - 1).map(part, others)
+        parts = [part(first), *pending]
     finally:
         torch.set_num_threads(threads)
     values = torch.cat([values for values, _ in parts]).reshape(X.shape[:-1])

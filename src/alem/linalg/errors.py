@@ -30,11 +30,12 @@ def can_inspect(x: Tensor) -> bool:
     """Whether looking at the values of ``x`` costs nothing and breaks nothing.
 
     True in eager mode on the CPU. False on an accelerator, where asking would synchronise; in a
-    compiled graph, which asking would break; and inside ``torch.func`` transforms, which have no
+    compiled or traced graph, which asking would break; and inside ``torch.func`` transforms, which have no
     single value to show.
     """
     return (
         not torch.compiler.is_compiling()
+        and torch._C._get_tracing_state() is None
         and x.device.type == "cpu"
         and not torch._C._functorch.is_functorch_wrapped_tensor(x)
     )

@@ -1,12 +1,13 @@
-"""The library's own eigensolver for batches: C++ with one matrix in each SIMD lane, through ctypes.
+"""The library's own C++, through ctypes: an eigensolver for batches and functions of spectra.
 
 It is optional. Where it was not built, :func:`instruction_sets` is empty and nothing else may be called;
-:mod:`alem.linalg.eigh` decides.
+who calls it has asked: ``native_prefers`` in :mod:`alem.linalg.eigh`, and :mod:`alem.linalg.spectral`.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -16,9 +17,25 @@ import torch
 from torch import Tensor
 
 import alem.linalg
+from alem.linalg.spectral_map import Stage
 
 NOT_CONVERGED, NOT_FINITE = 1, 2
 DTYPES = {torch.float32: "f32", torch.float64: "f64"}
+
+
+_is_forked = False
+
+
+def _after_fork() -> None:
+    """The threads of torch's OpenMP do not survive a fork, used by this library before or not."""
+    global _is_forked
+    _is_forked = True
+    if _library.cache_info().currsize and _library() is not None:
+        _library().alem_leave_openmp()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @cache
@@ -30,6 +47,8 @@ def _library() -> Any:
         except OSError:  # not built, or built for another machine
             continue
         library.alem_isa.argtypes, library.alem_isa.restype = [ctypes.c_int], ctypes.c_char_p
+        if _is_forked:
+            library.alem_leave_openmp()
         return library
     return None
 
@@ -73,7 +92,7 @@ def eigh(
     matrices are solved at once (0: as many as suit). Without ``vectors`` there are none, `(..., 0)`.
     """
     n = X.shape[-1]
-    flat = X.reshape(X.shape[:-2].numel(), n, n)
+    flat = X.resolve_neg().reshape(X.shape[:-2].numel(), n, n)
     values = X.new_empty(X.shape[:-1])
     rows = X.new_empty(X.shape if vectors else (*X.shape[:-2], 0))  # an eigenvector in each
     info = torch.empty(X.shape[:-2], dtype=torch.int32)
@@ -95,7 +114,7 @@ def eigh(
 def exceeds(X: Tensor, minimum: float, isa: str | None = None, lanes: int = 0) -> Tensor:
     """Whether X − minimum·I has a Cholesky factor, booleans `(...)`; as :func:`eigh` otherwise."""
     n = X.shape[-1]
-    flat = X.reshape(X.shape[:-2].numel(), n, n)
+    flat = X.resolve_neg().reshape(X.shape[:-2].numel(), n, n)
     info = torch.empty(X.shape[:-2], dtype=torch.int32)
     _function("bound", X.dtype)(
         flat.data_ptr(),
@@ -116,13 +135,13 @@ _STAGES = ("clamp", "log", "exp", "multiple", "scale", "sinh", "increment", "gap
 
 
 class Map:
-    """A function of the spectrum as the library takes it: stages by their names, each with its numbers."""
+    """A function of the spectrum as the library takes it, at most one of its stages coupled."""
 
-    def __init__(self, stages: Sequence[tuple[str, Sequence[float | Tensor]]]) -> None:
-        self.names = tuple(name for name, _ in stages)
+    def __init__(self, stages: Sequence[Stage]) -> None:
+        self.names = tuple(stage.name for stage in stages)
         numbers: list[float] = []
-        for _, given in stages:
-            for value in given:
+        for stage in stages:
+            for value in stage.numbers:
                 if isinstance(value, Tensor):
                     numbers += value.reshape(-1).tolist()
                 else:

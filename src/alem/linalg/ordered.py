@@ -50,9 +50,9 @@ class RankScale(SpectralMap):
             raise ValueError(f"ties must be 'exact' or 'broadened', got {ties!r}")
         self.ties, self.of_logarithms = ties, of_logarithms
 
-    def stages(self, *parameters: Tensor) -> tuple[Stage, ...] | None:
+    def stages(self, n: int, *parameters: Tensor) -> tuple[Stage, ...] | None:
         (a,) = parameters
-        is_plain = a.ndim == 1 and self.ties == "broadened"
+        is_plain = a.shape == (n,) and self.ties == "broadened"
         return (Stage("scale", (float(self.of_logarithms), a)),) if is_plain else None
 
     def values(self, x: Tensor, a: Tensor) -> Tensor:  # type: ignore[override]
@@ -127,8 +127,8 @@ class RankIncrement(SpectralMap):
     by_rank = True
     increasing = True
 
-    def stages(self, *parameters: Tensor) -> tuple[Stage, ...] | None:
-        return (Stage("increment", parameters),) if parameters[0].ndim == 1 else None
+    def stages(self, n: int, *parameters: Tensor) -> tuple[Stage, ...] | None:
+        return (Stage("increment", parameters, is_coupled=True),) if parameters[0].shape == (n,) else None
 
     def values(self, x: Tensor, c: Tensor) -> Tensor:  # type: ignore[override]
         steps = torch.cat([x[..., :1], x[..., 1:] - x[..., :-1]], -1)
@@ -169,10 +169,10 @@ class Gap(SpectralMap):
     n_parameters = 3
     increasing = True
 
-    def stages(self, *parameters: Tensor) -> tuple[Stage, ...] | None:
+    def stages(self, n: int, *parameters: Tensor) -> tuple[Stage, ...] | None:
         c, v, s = parameters
-        is_plain = c.ndim == 0 and v.ndim == s.ndim == 1
-        return (Stage("gap", (c, float(v.numel()), v, s)),) if is_plain else None
+        is_plain = c.ndim == 0 and v.ndim == 1 and v.shape == s.shape
+        return (Stage("gap", (c, float(v.numel()), v, s), is_coupled=True),) if is_plain else None
 
     def values(self, x: Tensor, c: Tensor, v: Tensor, s: Tensor) -> Tensor:  # type: ignore[override]
         bend = (v * s * torch.tanh(differences(x)[..., None] / s)).sum(-1)

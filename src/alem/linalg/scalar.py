@@ -37,7 +37,7 @@ class _Elementary(ScalarMap):
     def __repr__(self) -> str:
         return self.name
 
-    def stages(self, *parameters: Tensor) -> tuple[Stage, ...] | None:
+    def stages(self, n: int, *parameters: Tensor) -> tuple[Stage, ...] | None:
         return self._stages
 
     def values(self, x: Tensor) -> Tensor:  # type: ignore[override]
@@ -116,7 +116,7 @@ class Multiple(ScalarMap):
             raise ValueError(f"the factor must be positive, got {factor}")
         self.factor = factor
 
-    def stages(self, *parameters: Tensor) -> tuple[Stage, ...]:
+    def stages(self, n: int, *parameters: Tensor) -> tuple[Stage, ...]:
         return (Stage("multiple", (self.factor,)),)
 
     def values(self, x: Tensor) -> Tensor:  # type: ignore[override]
@@ -143,7 +143,7 @@ class Clamp(ScalarMap):
     def __init__(self, minimum: float) -> None:
         self.minimum = minimum
 
-    def stages(self, *parameters: Tensor) -> tuple[Stage, ...]:
+    def stages(self, n: int, *parameters: Tensor) -> tuple[Stage, ...]:
         return (Stage("clamp", (self.minimum,)),)
 
     def values(self, x: Tensor) -> Tensor:  # type: ignore[override]
@@ -170,7 +170,7 @@ class SinhArcsinh(ScalarMap):
     n_parameters = 3
     increasing = True
 
-    def stages(self, *parameters: Tensor) -> tuple[Stage, ...] | None:
+    def stages(self, n: int, *parameters: Tensor) -> tuple[Stage, ...] | None:
         return (Stage("sinh", parameters),) if all(p.ndim == 0 for p in parameters) else None
 
     def values(self, x: Tensor, c: Tensor, delta: Tensor, s: Tensor) -> Tensor:  # type: ignore[override]
@@ -252,11 +252,11 @@ def clamp(X: Tensor, minimum: float) -> Tensor:
     phi = Clamp(minimum)
     if not can_inspect(X):
         return spectral(X, phi)
-    unchanged = exceeds(X, minimum)
+    S = symmetrize(X)
+    unchanged = exceeds(S, minimum)
     low = (~unchanged).reshape(-1).nonzero()[:, 0]
     if len(low) == unchanged.numel():
         return spectral(X, phi)
-    S = symmetrize(X)
     if not len(low):
         return S
     flat = S.reshape(-1, *S.shape[-2:])

@@ -104,11 +104,12 @@ _LARGEST_NATIVE = 128
 
 
 def _is_for_native(*tensors: Tensor) -> bool:
-    """Whether the native library is there and takes them; all of the same n and dtype."""
+    """Whether the native library is there and takes them, the first having n as its last dimension."""
+    dtype = tensors[0].dtype
     return (
-        tensors[0].dtype in native.DTYPES
+        dtype in native.DTYPES
         and 0 < tensors[0].shape[-1] <= _LARGEST_NATIVE
-        and all(can_inspect(t) for t in tensors)
+        and all(t.dtype == dtype and can_inspect(t) for t in tensors)
         and bool(native.instruction_sets())
     )
 
@@ -117,7 +118,7 @@ def _native_map(phi: SpectralMap, *tensors: Tensor, parameters: tuple[Tensor, ..
     """φ for the native library, where that is there, has φ and takes these tensors."""
     if not _is_for_native(*tensors, *parameters):
         return None
-    stages = phi.stages(*parameters)
+    stages = phi.stages(tensors[0].shape[-1], *parameters)
     return None if stages is None else native.Map(stages)
 
 

@@ -65,6 +65,7 @@ class Stage(NamedTuple):
 
     name: str
     numbers: tuple[float | Tensor, ...] = ()
+    is_coupled: bool = False  # whether its values depend on all eigenvalues
 
 
 class SpectralMap(ABC):
@@ -108,8 +109,8 @@ class SpectralMap(ABC):
         diagonal = torch.func.grad(in_fixed_frame)(x)
         return turned * self.reciprocal_gaps(x, gaps) + torch.diag_embed(diagonal)
 
-    def stages(self, *parameters: Tensor) -> tuple[Stage, ...] | None:
-        """What this is to the native library, innermost first; None if it does not have it."""
+    def stages(self, n: int, *parameters: Tensor) -> tuple[Stage, ...] | None:
+        """What this is to the native library for n eigenvalues, innermost first; None if not there."""
         return None
 
     def reciprocal_gaps(self, x: Tensor, gaps: Tensor) -> Tensor:
@@ -236,10 +237,13 @@ class Chain(SpectralMap):
     def _split(self, parameters: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         return parameters[: self.inner.n_parameters], parameters[self.inner.n_parameters :]
 
-    def stages(self, *parameters: Tensor) -> tuple[Stage, ...] | None:
+    def stages(self, n: int, *parameters: Tensor) -> tuple[Stage, ...] | None:
         p, q = self._split(parameters)
-        inner, outer = self.inner.stages(*p), self.outer.stages(*q)
-        return None if inner is None or outer is None else inner + outer
+        inner, outer = self.inner.stages(n, *p), self.outer.stages(n, *q)
+        if inner is None or outer is None:
+            return None
+        stages = inner + outer
+        return stages if sum(stage.is_coupled for stage in stages) <= 1 else None  # it does one at most
 
     def values(self, x: Tensor, *parameters: Tensor) -> Tensor:
         p, q = self._split(parameters)

@@ -72,11 +72,12 @@ def rate_tokens(optimizer: Optimizer) -> list[Hashable]:
     """What a graph depends on of the rates: which groups share one, or their values if it cannot follow."""
     rates = [group.get("lr") for group in optimizer.param_groups]
     tokens: list[Hashable] = []
-    for lr in rates:
+    first: dict[Hashable, int] = {}  # a tensor on a device is not to be compared with a number
+    for i, lr in enumerate(rates):
         if isinstance(lr, Tensor):
             tokens += (id(lr), lr.data_ptr())
         elif takes_tensors(optimizer):
-            tokens.append(rates.index(lr))
+            tokens.append(first.setdefault(lr, i))
         else:
             tokens.append(lr)
     return tokens

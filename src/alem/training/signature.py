@@ -18,6 +18,7 @@ def signature(arguments: tuple[Any, ...], model: nn.Module, loss: Any, optimizer
         torch.get_float32_matmul_precision(),
         torch.are_deterministic_algorithms_enabled(),
         torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda"),
+        id(loss),
     ]
     parts += [(a.shape, a.dtype) if isinstance(a, Tensor) else _token(a) for a in arguments]
     for root in (model, loss):

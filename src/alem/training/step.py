@@ -77,7 +77,7 @@ class TrainingStep:
     - ``captured`` says whether the last step was a graph, ``reason`` why it was not.
 
     A step begins by dropping the gradients and leaves those of its batch in ``p.grad``. They, the loss
-    and the output are overwritten by the next step of the same kind: clone what is to be kept. A
+    and the output are overwritten by the next step: clone what is to be kept. A
     decomposition that fails does not stop a step on CUDA: see :func:`alem.linalg.check_decompositions`.
     """
 
