@@ -57,7 +57,7 @@ class _Kind:
 
 
 class TrainingStep:
-    """Forward, loss, backward and optimiser step in one call, as a CUDA graph where that is possible.
+    """Forward, loss, backward and optimiser step in one call, as a CUDA graph where that is possible::
 
         step = TrainingStep(model, optimizer)
         for X, y in batches:
