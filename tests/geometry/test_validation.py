@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from alem.geometry import check_spd
-from alem.geometry.validation import require_symmetric
 from alem.linalg import InvalidMatrixError, NotPositiveDefiniteError
+from alem.linalg.errors import require_symmetric
 
 from .conftest import spd
 

@@ -66,6 +66,21 @@ def require_finite(X: Tensor) -> None:
         )
 
 
+def require_symmetric(X: Tensor) -> None:
+    """Raise InvalidMatrixError, naming the worst matrix, unless X is symmetric to √eps of its entries."""
+    skew = (X - X.mT).abs().amax((-2, -1))
+    size = X.abs().amax((-2, -1))
+    relative = torch.where(skew == 0, 0.0, skew / size)
+    if bool((relative > torch.finfo(X.dtype).eps ** 0.5).any()):
+        index = worst_index(relative)
+        raise InvalidMatrixError(
+            f"{matrix_name(index)} of shape {tuple(X.shape)} is not symmetric: entries differ from "
+            f"their mirror images by up to {float(skew[index]):.3g}; if that is rounding, pass "
+            "alem.linalg.symmetrize(X)",
+            index,
+        )
+
+
 def require_square(X: Tensor) -> None:
     """Raise InvalidMatrixError unless X is a float32 or float64 tensor of square matrices."""
     if not isinstance(X, Tensor):

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from alem import linalg
 from alem.geometry import Constrained, Metric, PullbackMetric, check_spd, spd_parameter
-from alem.geometry.validation import require_symmetric
-from alem.linalg.errors import InvalidMatrixError, require_finite
+from alem.linalg.errors import InvalidMatrixError, require_finite, require_symmetric
 from alem.nn.fuse import Chart, Stage
 from alem.nn.inputs import require_count, require_matrices, require_metric
 

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alem.data.arrays import read_npy, real, square, stacked, unpack
+from alem.data.errors import DataError
+
+from .conftest import one_line, spd, triu
+
+FILE = Path("a.npy")
+
+
+@given(st.integers(1, 7), st.integers(0, 5), st.sampled_from([np.float32, np.float64]))
+def test_a_packed_triangle_unpacks_row_by_row(n: int, count: int, dtype: type) -> None:
+    X = spd(count, n).astype(dtype)
+    packed = triu(X) if count else np.empty((0, n * (n + 1) // 2), dtype)
+    back = unpack(packed, FILE)
+    assert back.dtype == dtype
+    np.testing.assert_array_equal(back, X)
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (2, 0), (3,), (2, 2, 2)])
+def test_what_is_no_triangle_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(DataError) as error:
+        unpack(np.ones(shape), FILE)
+    one_line(error, "a.npy", str(shape))
+
+
+def test_native_floats_are_not_copied() -> None:
+    for dtype in (np.float32, np.float64):
+        x = np.ones((2, 2), dtype)
+        assert real(x, FILE) is x
+
+
+def test_other_numbers_become_doubles() -> None:
+    for x in (np.eye(2, dtype=np.int16), np.eye(2, dtype=np.float16), np.eye(2, dtype=">f8")):
+        got = real(x, FILE)
+        assert got.dtype == np.dtype("=f8")
+        np.testing.assert_array_equal(got, np.eye(2))
+
+
+def test_complex_matrices_pass_without_imaginary_part_only() -> None:
+    x = np.eye(2) + 0j
+    np.testing.assert_array_equal(real(x, FILE), np.eye(2))
+    assert real(x.astype(np.complex64), FILE).dtype == np.float32
+    x[0, 1] = 1e-12j
+    with pytest.raises(DataError) as error:
+        real(x, FILE)
+    one_line(error, "a.npy", "1e-12")
+
+
+def test_strings_are_no_matrix() -> None:
+    with pytest.raises(DataError, match="not numbers"):
+        real(np.array([["a"]]), FILE)
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (2,), (2, 2, 2), (0, 0)])
+def test_what_is_not_square_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(DataError) as error:
+        square(np.ones(shape), FILE)
+    one_line(error, "a.npy", str(shape))
+
+
+def test_leading_ones_are_dropped() -> None:
+    assert square(np.ones((1, 1, 3, 3)), FILE).shape == (3, 3)
+
+
+def test_one_double_makes_the_stack_double_and_keeps_what_was_read() -> None:
+    X = spd(3)
+    held = [X[0].astype(np.float32), X[1], X[2].astype(np.float32)]
+    files = [Path(str(i)) for i in range(3)]
+    got = stacked(files, lambda file: held[int(file.name)])
+    assert got.dtype == np.float64
+    for matrix, expected in zip(got, held, strict=True):
+        np.testing.assert_array_equal(matrix, expected)
+    assert stacked(files[:1], lambda file: held[0]).dtype == np.float32
+
+
+def test_another_size_in_the_stack_names_the_file() -> None:
+    held = {"a": np.eye(3), "b": np.eye(2)}
+    with pytest.raises(DataError) as error:
+        stacked([Path("a"), Path("b")], lambda file: held[file.name])
+    one_line(error, "b is 2×2", "3×3")
+
+
+def test_damaged_npy_files_are_named(tmp_path: Path) -> None:
+    good = tmp_path / "good.npy"
+    np.save(good, np.eye(20))
+    whole = good.read_bytes()
+    for mapped in (False, True):
+        np.testing.assert_array_equal(read_npy(good, mapped=mapped), np.eye(20))
+        for content in (whole[:200], whole[:60], whole[:6], b"", b"text, not an array"):
+            bad = tmp_path / "bad.npy"
+            bad.write_bytes(content)
+            with pytest.raises(DataError) as error:
+                read_npy(bad, mapped=mapped)
+            one_line(error, str(bad))
+
+
+def test_pickled_objects_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "o.npy", np.array([{}], object), allow_pickle=True)
+    with pytest.raises(DataError, match=r"o\.npy"):
+        read_npy(tmp_path / "o.npy")
