@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from torch import Tensor, nn
 
 from alem import geometry
 from alem.geometry import Metric
-from alem.nn import BiMap, ReEig, TraceNorm, fuse
+from alem.nn import BiMap, ReEig, TraceNorm, Whiten, fuse
 
 MetricChoice = str | Metric | Callable[[int], Metric]
 
@@ -38,6 +38,18 @@ class Network(nn.Module):
     def forward(self, X: Tensor, domain: Tensor | int | None = None) -> Tensor:
         """Matrices `(..., n, n)` to logits `(..., n_classes)`; ``domain`` is for layers that take one."""
         return self.layers(X, domain)
+
+    def calibrate(self, blocks: Iterable[Tensor]) -> None:
+        """Show the training matrices, in blocks `(k, n, n)`, to the layers that are set by them beforehand.
+
+        Only :class:`alem.nn.Whiten`, if there is one; :func:`alem.training.fit` does this by itself.
+        """
+        before: list[nn.Module] = []
+        for layer in self.layers.children():
+            if isinstance(layer, Whiten):
+                layer.calibrate(nn.Sequential(*before)(X) for X in blocks)
+                return
+            before.append(layer)
 
     def _output(self, name: str, module: nn.Module) -> str:
         if isinstance(module, nn.Linear):  # the layer that users replace
@@ -83,11 +95,15 @@ def bimaps(
     eps: float,
     norm: Callable[[int], nn.Module] | None = None,
     trace_norm: bool = False,
+    whiten: bool = False,
 ) -> list[Layer]:
     """BiMap, norm and ReEig for each step of ``dims``; no ReEig after the last, as in the paper."""
     if not dims or any(not isinstance(n, int) or n < 1 for n in dims):
         raise ValueError(f"dims must be sizes of matrices, the input's first, got {list(dims)}")
-    layers = [Layer("trace_norm", TraceNorm(), f"{dims[0]}×{dims[0]}")] if trace_norm else []
+    first = f"{dims[0]}×{dims[0]}"
+    layers = [Layer("trace_norm", TraceNorm(), first)] if trace_norm else []
+    if whiten:
+        layers.append(Layer("whiten", Whiten(dims[0]), first))
     for i, (n_in, n_out) in enumerate(itertools.pairwise(dims), start=1):
         shape = f"{n_out}×{n_out}"
         layers.append(Layer(f"bimap{i}", BiMap(n_in, n_out), shape))

@@ -28,8 +28,9 @@ class SPDNet(Network):
       classifier;
     - ``metric``: of LieBN and of the gyro head: a name of the catalogue, a metric, or a function from n to
       one; each layer has its own;
-    - ``trace_norm`` scales the input to a mean eigenvalue of one; ``chart_norm`` normalises the coordinates
-      of the logarithm over the batch; ``dropout`` drops some of them in training.
+    - ``trace_norm`` scales the input to a mean eigenvalue of one; ``whiten`` then brings the mean of the
+      training matrices to I (:class:`alem.nn.Whiten`, by :meth:`calibrate`); ``chart_norm`` normalises the
+      coordinates of the logarithm over the batch; ``dropout`` drops some of them in training.
 
     No logarithm or norm draws random numbers: one seed gives the same BiMaps and the same linear
     classifier with each of them.
@@ -48,9 +49,10 @@ class SPDNet(Network):
         metric: MetricChoice = "lem",
         vec: str = "full",
         eps: float = 1e-4,
+        whiten: bool = False,
     ) -> None:
         make_metric = metric_factory(metric)
-        layers = bimaps(dims, eps, _norm_factory(norm, make_metric), trace_norm)
+        layers = bimaps(dims, eps, _norm_factory(norm, make_metric), trace_norm, whiten)
         require_classes(n_classes)
         n = dims[-1]
         if head == "gyro":

@@ -10,6 +10,7 @@ from alem.nn.mlr import GyroMLR
 from alem.nn.pooling import CovPool, TraceNorm
 from alem.nn.residual import RResBlock, SpectrumResponse
 from alem.nn.vectorize import Vec, Vech
+from alem.nn.whiten import Whiten
 
 __all__ = [
     "SPDBN",
@@ -30,5 +31,6 @@ __all__ = [
     "TraceNorm",
     "Vec",
     "Vech",
+    "Whiten",
     "fuse",
 ]
