@@ -1,0 +1,98 @@
+"""A training in a file: tensors as safetensors, the rest as JSON in its header. Loading runs nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+FORMAT = 1
+
+
+class CheckpointError(ValueError):
+    """A file is no checkpoint, or not one of this training."""
+
+
+def save_checkpoint(
+    path: Path, model: nn.Module, optimizer: Optimizer | None = None, header: dict[str, Any] | None = None
+) -> None:
+    """Write model, optimiser and ``header`` (anything JSON holds) to ``path``, whole or not at all."""
+    tensors = {f"model.{key}": t for key, t in model.state_dict().items()}
+    plain: dict[str, Any] = {}
+    if optimizer is not None:
+        state = optimizer.state_dict()
+        plain["groups"] = state["param_groups"]
+        plain["state"] = {}
+        for i, entries in state["state"].items():
+            for key, value in entries.items():
+                if isinstance(value, Tensor):
+                    tensors[f"optimizer.{i}.{key}"] = value
+                else:
+                    plain["state"].setdefault(str(i), {})[key] = value
+    meta = {"format": FORMAT, "header": header or {}, "optimizer": plain}
+    # Copies: safetensors refuses tensors that share memory.
+    own = {key: t.detach().cpu().clone(memory_format=torch.contiguous_format) for key, t in tensors.items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    try:
+        save_file(own, name, metadata={"alem": json.dumps(meta)})
+        with open(name, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def read_header(path: Path) -> dict[str, Any]:
+    """The ``header`` that was saved, without the tensors."""
+    return _meta(path)["header"]
+
+
+def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer | None = None) -> dict[str, Any]:
+    """Bring model and optimiser to the state in ``path``; the ``header`` that was saved."""
+    meta = _meta(path)
+    with safe_open(path, framework="pt") as file:
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
+    own = {key.removeprefix("model."): t for key, t in tensors.items() if key.startswith("model.")}
+    try:
+        model.load_state_dict(own)
+    except RuntimeError as error:
+        raise CheckpointError(f"{path} is of another model: {_line(error)}") from None
+    if optimizer is not None:
+        if not meta["optimizer"]:
+            raise CheckpointError(f"{path} holds a model and no optimiser; it cannot be continued")
+        state = {int(i): dict(entries) for i, entries in meta["optimizer"]["state"].items()}
+        for key, t in tensors.items():
+            if key.startswith("optimizer."):
+                _, i, name = key.split(".", 2)
+                state.setdefault(int(i), {})[name] = t
+        optimizer.load_state_dict({"state": state, "param_groups": meta["optimizer"]["groups"]})
+    return meta["header"]
+
+
+def _meta(path: Path) -> dict[str, Any]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            text = (file.metadata() or {}).get("alem")
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} cannot be read as a checkpoint: {_line(error)}") from None
+    if text is None:
+        raise CheckpointError(f"{path} holds tensors, but is no checkpoint of alem")
+    meta = json.loads(text)
+    if meta.get("format") != FORMAT:
+        raise CheckpointError(f"{path} has format {meta.get('format')}; this version reads format {FORMAT}")
+    return meta
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())

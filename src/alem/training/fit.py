@@ -1,0 +1,232 @@
+"""The one training loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+import torch
+from lightning_fabric import Fabric, seed_everything
+from torch import Tensor, nn
+
+from alem.linalg import InvalidMatrixError, check_decompositions
+from alem.training.batches import Batches
+from alem.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from alem.training.recipe import Recipe
+from alem.training.step import TrainingStep
+
+# Matrices evaluated together, more than in training: nothing is kept for a gradient.
+EVALUATED = 512
+# Seconds between two checkpoints, at ends of epochs.
+SAVED_EVERY = 30.0
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some samples of a data set: those at ``places`` of ``matrices`` `(N, n, n)` and ``labels`` `(N,)`."""
+
+    matrices: Tensor
+    labels: Tensor
+    places: Tensor
+
+
+@dataclass
+class History:
+    """One entry for each epoch.
+
+    ``loss`` and ``train_accuracy`` are of the training samples as they were trained on, so with the weights
+    of that moment; ``test_accuracy`` is over the whole test set after the epoch; ``seconds`` are those
+    of the epoch.
+    """
+
+    loss: list[float] = field(default_factory=list)
+    train_accuracy: list[float] = field(default_factory=list)
+    test_accuracy: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.loss)
+
+
+@dataclass
+class Fitted:
+    """What came of a training: its history, and why it ended early if it did."""
+
+    history: History
+    stopped: str | None = None
+
+
+Watch = Callable[[History], None]
+
+
+class _Diverged(ArithmeticError):
+    """Training has left what numbers can hold."""
+
+
+def fit(
+    model: nn.Module,
+    train: Part,
+    test: Part | None,
+    recipe: Recipe,
+    seed: int = 0,
+    *,
+    device: str = "cpu",
+    checkpoint: Path | None = None,
+    saved_every: float = SAVED_EVERY,
+    held: int | None = None,
+    capture: bool | str = "auto",
+    watch: Watch | None = None,
+) -> Fitted:
+    """Train ``model`` by ``recipe``, evaluating on all of ``test`` after every epoch.
+
+    The model is converted to the dtype of the recipe and moved to ``device``; if it has ``calibrate``, that
+    is shown the training matrices in blocks before the first epoch. All that is random in an epoch
+    follows from ``seed`` and the number of the epoch. ``watch`` is called after each epoch.
+
+    With ``checkpoint``, a file, the training is saved there every ``saved_every`` seconds and at the end;
+    if it exists, the training goes on from it, on the CPU to the same bits as without the interruption.
+    ``held`` is how many bytes of samples are kept on the device (:mod:`alem.training.batches`), ``capture``
+    that of :class:`TrainingStep`.
+
+    A loss that is not finite, a gradient that is not, or a matrix that is no longer SPD ends the training;
+    the reason is in the result. In the very first step it is an error of the input, and is raised.
+    """
+    kind, _, index = device.partition(":")
+    # Without a precision of Fabric's: "64-true" would hand on the outputs in single precision.
+    fabric = Fabric(accelerator=kind, devices=[int(index)] if index else 1)
+    model = model.to(recipe.torch_dtype)
+    optimizer = recipe.make_optimizer(model)
+    rates = [group["lr"] for group in optimizer.param_groups]
+    wrapped = fabric.setup_module(model)
+    assert isinstance(wrapped, nn.Module)
+    parts = [
+        None
+        if part is None
+        else Batches(
+            part.matrices,
+            part.labels,
+            part.places,
+            recipe.torch_dtype,
+            fabric.device,
+            **({} if held is None else {"held": held}),
+        )
+        for part in (train, test)
+    ]
+    assert parts[0] is not None
+    identity = {"recipe": asdict(recipe), "seed": seed, "samples": len(parts[0])}
+    fitted = Fitted(History())
+    if checkpoint is not None and checkpoint.exists():
+        header = load_checkpoint(checkpoint, model, optimizer)
+        if header.get("identity") != identity:
+            raise CheckpointError(f"{checkpoint} is of another training; remove it or choose another place")
+        fitted = Fitted(History(**header["history"]), header["stopped"])
+    elif calibrate := getattr(model, "calibrate", None):
+        calibrate(X for _, X, _ in parts[0].run(EVALUATED))
+    step = TrainingStep(wrapped, optimizer, capture=capture)
+    saved = time.monotonic()
+
+    def save() -> None:
+        if checkpoint is not None:
+            state = {"identity": identity, "history": asdict(fitted.history), "stopped": fitted.stopped}
+            save_checkpoint(checkpoint, model, optimizer, state)
+
+    while len(fitted.history) < recipe.epochs and fitted.stopped is None:
+        epoch = len(fitted.history)
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate * recipe.factor(epoch)
+        try:
+            _run_epoch(step, wrapped, parts[0], parts[1], recipe, seed, fitted.history)
+        except (_Diverged, ArithmeticError, InvalidMatrixError) as error:
+            if epoch == 0 and not any(p.grad is not None for p in model.parameters()):
+                raise
+            fitted.stopped = f"epoch {epoch + 1}: {error}"
+            break
+        if watch is not None:
+            watch(fitted.history)
+        if checkpoint is not None and time.monotonic() - saved >= saved_every:
+            save()
+            saved = time.monotonic()
+    save()
+    return fitted
+
+
+def _run_epoch(
+    step: TrainingStep,
+    model: nn.Module,
+    train: Batches,
+    test: Batches | None,
+    recipe: Recipe,
+    seed: int,
+    history: History,
+) -> None:
+    """One pass over the training samples in an order of its own, and an evaluation."""
+    start = time.perf_counter()
+    seed_everything(epoch_seed(seed, len(history)), verbose=False)
+    model.train()
+    losses: list[Tensor] = []
+    outputs: Tensor | None = None
+    sizes: list[int] = []
+    order = torch.randperm(len(train))
+    for part, X, y in train.run(recipe.batch_size, order):
+        loss, output = step(X, y)
+        if outputs is None:
+            outputs = output.new_empty(len(train), output.shape[-1])
+        # The next step overwrites them; nothing here waits for an accelerator.
+        outputs[part].copy_(output)
+        losses.append(loss.clone())
+        sizes.append(part.stop - part.start)
+        if loss.device.type == "cpu" and not loss.isfinite():
+            raise _Diverged(f"the loss of step {len(losses)} is {float(loss)}; lower lr or metric_lr")
+    assert outputs is not None
+    total = torch.stack(losses).double() @ torch.tensor(sizes, dtype=torch.float64, device=outputs.device)
+    if not total.isfinite():
+        raise _Diverged("a loss is not finite; lower lr or metric_lr")
+    if outputs.device.type != "cpu":
+        check_decompositions(outputs.device)
+    right = (outputs.argmax(-1) == train.labels[order.to(outputs.device)]).sum()
+    accuracy = None if test is None else _accuracy(predict(model, test), test.labels)
+    history.loss.append(float(total) / len(train))
+    history.train_accuracy.append(int(right) / len(train))
+    if accuracy is not None:
+        history.test_accuracy.append(accuracy)
+    history.seconds.append(time.perf_counter() - start)
+
+
+def predict(model: nn.Module, samples: Batches, size: int = EVALUATED) -> Tensor:
+    """The outputs for all samples, in evaluation; the mode of the model stays."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            return torch.cat([model(X) for _, X, _ in samples.run(size)])
+    finally:
+        model.train(was_training)
+
+
+def _accuracy(outputs: Tensor, labels: Tensor) -> float:
+    return int((outputs.argmax(-1) == labels).sum()) / len(labels)
+
+
+def epoch_seed(seed: int, epoch: int) -> int:
+    """One number of 32 bits for each pair, by the mixing of Steele et al. 2014 (SplitMix64)."""
+    z = (seed * 0x9E3779B97F4A7C15 + epoch + 1) * 0xBF58476D1CE4E5B9 & _64
+    z = (z ^ z >> 27) * 0x94D049BB133111EB & _64
+    return (z ^ z >> 31) >> 32
+
+
+_64 = 2**64 - 1
+
+
+def seeded(seed: int, make: Callable[[], nn.Module], dtype: torch.dtype = torch.float64) -> nn.Module:
+    """The network ``make()`` when the generators stand at ``seed`` and new tensors are of ``dtype``.
+
+    One that is made in single precision and converted has weights orthonormal in single precision.
+    """
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        seed_everything(seed, verbose=False)
+        return make()
+    finally:
+        torch.set_default_dtype(before)

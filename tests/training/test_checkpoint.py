@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from alem import models, optim
+from alem.training import CheckpointError, load_checkpoint, read_header, save_checkpoint, seeded
+
+
+def network(seed: int = 0) -> nn.Module:
+    return seeded(seed, lambda: models.SPDNet([5, 3], 2, log="gap", norm="liebn"))
+
+
+def stepped(net: nn.Module) -> optim.RiemannianAMSGrad:
+    optimizer = optim.RiemannianAMSGrad(net, lr=1e-2, metric_lr=0.5)
+    net(torch.eye(5, dtype=torch.float64).repeat(4, 1, 1)).sum().backward()
+    optimizer.step()
+    return optimizer
+
+
+def test_model_optimiser_and_header_come_back(tmp_path: Path) -> None:
+    net = network()
+    optimizer = stepped(net)
+    path = tmp_path / "deep" / "run.safetensors"
+    save_checkpoint(path, net, optimizer, {"epoch": 3, "loss": [0.1, 1 / 3]})
+    other = network(1)
+    into = optim.RiemannianAMSGrad(other, lr=1.0)
+    assert load_checkpoint(path, other, into) == {"epoch": 3, "loss": [0.1, 1 / 3]}
+    assert read_header(path) == {"epoch": 3, "loss": [0.1, 1 / 3]}
+    for (key, a), b in zip(net.state_dict().items(), other.state_dict().values(), strict=True):
+        assert torch.equal(a, b), key
+    a, b = optimizer.state_dict(), into.state_dict()
+    assert a["param_groups"] == b["param_groups"] or [
+        {**g, "betas": tuple(g["betas"])} for g in b["param_groups"]
+    ] == [{**g, "betas": tuple(g["betas"])} for g in a["param_groups"]]
+    assert a["state"].keys() == b["state"].keys()
+    for i, entries in a["state"].items():
+        for key, value in entries.items():
+            assert torch.equal(value, b["state"][i][key])
+
+
+def test_a_failing_write_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.safetensors"
+    save_checkpoint(path, network(), header={"epoch": 1})
+
+    def no_space(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", no_space)
+    with pytest.raises(OSError, match="No space"):
+        save_checkpoint(path, network(1), header={"epoch": 2})
+    assert [file.name for file in tmp_path.iterdir()] == ["run.safetensors"]
+    assert read_header(path) == {"epoch": 1}
+
+
+def test_what_is_no_checkpoint_is_named(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    net = network()
+    broken = tmp_path / "broken.safetensors"
+    save_checkpoint(broken, net)
+    broken.write_bytes(broken.read_bytes()[:-100])
+    with pytest.raises(CheckpointError, match=r"broken\.safetensors cannot be read as a checkpoint"):
+        load_checkpoint(broken, net)
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        read_header(tmp_path / "missing.safetensors")
+    foreign = tmp_path / "foreign.safetensors"
+    save_file({"a": torch.zeros(2)}, foreign)
+    with pytest.raises(CheckpointError, match="no checkpoint of alem"):
+        read_header(foreign)
+    future = tmp_path / "future.safetensors"
+    save_file({"a": torch.zeros(2)}, future, metadata={"alem": '{"format": 99}'})
+    with pytest.raises(CheckpointError, match="format 99; this version reads format 1"):
+        read_header(future)
+
+
+def test_another_model_and_a_missing_optimiser(tmp_path: Path) -> None:
+    path = tmp_path / "run.safetensors"
+    net = network()
+    save_checkpoint(path, net)
+    with pytest.raises(CheckpointError, match="of another model"):
+        load_checkpoint(path, models.SPDNet([5, 4], 2).double())
+    with pytest.raises(CheckpointError, match="no optimiser; it cannot be continued"):
+        load_checkpoint(path, net, optim.RiemannianSGD(net, lr=1.0))
