@@ -6,7 +6,7 @@ PIP    := $(PYTHON) -m pip install --disable-pip-version-check --quiet -c constr
 .PHONY: help demo test check bench pages docs format clean
 
 help:
-	@echo "make demo    class means of digits under every metric"
+	@echo "make demo    train and compare three networks on digits, and write a report"
 	@echo "make test    run the tests; ARGS=\"-k name\" is passed to pytest"
 	@echo "make check   format, lint, types, import order"
 	@echo "make bench   time alem beside its peers; ARGS=--quick is passed on"
@@ -23,8 +23,8 @@ $(VENV)/.installed-%: pyproject.toml constraints.txt
 	$(PIP) --editable ".[$*]"
 	@touch $@
 
-demo: $(VENV)/.installed-demo
-	$(PYTHON) examples/class_means.py
+demo: $(VENV)/.installed-train
+	$(PYTHON) -m alem train --data digits --log ln,mul,gap --seeds 3 --epochs 20 --out alem-demo
 
 # A thread for each worker: more would compete for the same cores.
 test: $(VENV)/.installed-dev

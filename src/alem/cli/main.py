@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import alem
-from alem.cli import bench, doctor
+from alem.cli import bench, doctor, figure, listing, report, table, train
+from alem.cli.errors import Parser, is_mendable, one_line
 
 
 class Command(Protocol):
@@ -23,12 +24,20 @@ class Command(Protocol):
         """Do it; the exit code."""
 
 
-COMMANDS: dict[str, Command] = {"bench": bench, "doctor": doctor}
+COMMANDS: dict[str, Command] = {
+    "train": train,
+    "report": report,
+    "list": listing,
+    "table": table,
+    "figure": figure,
+    "bench": bench,
+    "doctor": doctor,
+}
 
 
 def parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog="alem", description="Learning on symmetric positive definite matrices with learned metrics."
     )
     top.add_argument("--version", action="version", version=f"alem {alem.__version__}")
@@ -48,3 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+    except Exception as error:
+        if not is_mendable(error):
+            raise
+        print(f"alem: {one_line(error)}", file=sys.stderr)
+        return 2

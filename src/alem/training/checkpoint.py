@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -37,6 +35,8 @@ def save_checkpoint(
                     tensors[f"optimizer.{i}.{key}"] = value
                 else:
                     plain["state"].setdefault(str(i), {})[key] = value
+    from safetensors.torch import save_file
+
     meta = {"format": FORMAT, "header": header or {}, "optimizer": plain}
     # Copies: safetensors refuses tensors that share memory.
     own = {key: t.detach().cpu().clone(memory_format=torch.contiguous_format) for key, t in tensors.items()}
@@ -60,6 +60,8 @@ def read_header(path: Path) -> dict[str, Any]:
 
 def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer | None = None) -> dict[str, Any]:
     """Bring model and optimiser to the state in ``path``; the ``header`` that was saved."""
+    from safetensors import safe_open
+
     meta = _meta(path)
     with safe_open(path, framework="pt") as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
@@ -81,6 +83,8 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer | None = 
 
 
 def _meta(path: Path) -> dict[str, Any]:
+    from safetensors import SafetensorError, safe_open
+
     try:
         with safe_open(path, framework="pt") as file:
             text = (file.metadata() or {}).get("alem")

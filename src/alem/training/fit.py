@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+import numpy as np
 import torch
-from lightning_fabric import Fabric, seed_everything
 from torch import Tensor, nn
 
 from alem.linalg import InvalidMatrixError, check_decompositions
@@ -92,6 +94,8 @@ def fit(
     A loss that is not finite, a gradient that is not, or a matrix that is no longer SPD ends the training;
     the reason is in the result. In the very first step it is an error of the input, and is raised.
     """
+    from lightning_fabric import Fabric  # half a second, and not needed for a single step
+
     kind, _, index = device.partition(":")
     # Without a precision of Fabric's: "64-true" would hand on the outputs in single precision.
     fabric = Fabric(accelerator=kind, devices=[int(index)] if index else 1)
@@ -162,7 +166,7 @@ def _run_epoch(
 ) -> None:
     """One pass over the training samples in an order of its own, and an evaluation."""
     start = time.perf_counter()
-    seed_everything(epoch_seed(seed, len(history)), verbose=False)
+    _seed_all(epoch_seed(seed, len(history)))
     model.train()
     losses: list[Tensor] = []
     outputs: Tensor | None = None
@@ -218,6 +222,13 @@ def epoch_seed(seed: int, epoch: int) -> int:
 _64 = 2**64 - 1
 
 
+def _seed_all(seed: int) -> None:
+    """The generators of torch on all devices, of NumPy and of Python; users' layers may draw from each."""
+    torch.manual_seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 (the global one is what is to be set)
+    random.seed(seed)
+
+
 def seeded(seed: int, make: Callable[[], nn.Module], dtype: torch.dtype = torch.float64) -> nn.Module:
     """The network ``make()`` when the generators stand at ``seed`` and new tensors are of ``dtype``.
 
@@ -226,7 +237,7 @@ def seeded(seed: int, make: Callable[[], nn.Module], dtype: torch.dtype = torch.
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
-        seed_everything(seed, verbose=False)
+        _seed_all(seed)
         return make()
     finally:
         torch.set_default_dtype(before)

@@ -1,0 +1,63 @@
+"""Arguments that several commands take."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+
+import torch
+
+
+def add_running(parser: argparse.ArgumentParser, out: str) -> None:
+    """Where to compute, and where results go."""
+    parser.add_argument("--out", type=Path, default=Path(out), help=f"folder for the results ({out})")
+    parser.add_argument("--device", type=device, default="cpu", help="cpu (the default), cuda, cuda:1 …")
+    parser.add_argument("--jobs", type=count, help="runs at a time; one for each core by default")
+
+
+def device(text: str) -> str:
+    """A device that is here."""
+    try:
+        kind = torch.device(text).type
+    except RuntimeError as error:
+        raise argparse.ArgumentTypeError(f"no device is called {text!r}") from error
+    if kind not in ("cpu", "cuda"):
+        raise argparse.ArgumentTypeError(f"cpu and cuda are supported, not {kind}")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise argparse.ArgumentTypeError("torch sees no CUDA device here")
+    return text
+
+
+def count(text: str) -> int:
+    """A whole number of 1 or more."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of 1 or more, got {text!r}")
+    return number
+
+
+def rate(text: str) -> float:
+    """A positive number; ``1/30`` is one."""
+    try:
+        above, _, below = text.partition("/")
+        number = float(above) / float(below or 1)
+    except (ValueError, ZeroDivisionError):
+        number = 0.0
+    if not 0.0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a positive number, got {text!r}")
+    return number
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Whole numbers separated by commas."""
+    return tuple(count(part) for part in text.split(","))
+
+
+def command_line() -> str:
+    """What was typed, to be repeated."""
+    return shlex.join(["alem", *sys.argv[1:]])

@@ -1,0 +1,40 @@
+"""``alem figure``: a figure of the paper, from the data to the picture."""
+
+from __future__ import annotations
+
+import argparse
+
+from alem.cli.errors import UsageError, require_training
+from alem.cli.table import add_table_arguments, find_table, run_table
+
+HELP = "run what a figure of the paper shows, and draw it"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which figure, and what tables take."""
+    parser.add_argument("name", help="of the figure (alem list)")
+    add_table_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """0; what goes wrong is raised."""
+    require_training()
+    from alem.experiments import figures
+    from alem.experiments.pictures import FIGURES
+    from alem.experiments.summary import summarise
+
+    if arguments.name not in FIGURES:
+        raise UsageError(f"no figure is called {arguments.name!r}; there are {', '.join(FIGURES)}")
+    if not figures.available():
+        raise UsageError("figures need matplotlib: pip install matplotlib")
+    figure = FIGURES[arguments.name]
+    table = find_table(figure.table)
+    records = run_table(table, arguments, figure.rows)
+    rows = summarise(record for own in records.values() for record in own)
+    drawing = figures.draw(figure.draw(rows, figures.looks(rows)), arguments.name)
+    folder = arguments.out / "figures"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{arguments.name}.svg"
+    path.write_text(figures.to_file(drawing), encoding="utf-8")
+    print(f"{figure.title}: {path}")
+    return 0

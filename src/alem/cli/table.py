@@ -1,0 +1,126 @@
+"""``alem table``: a table of the paper or of the studies beyond it, from the data to the printed page."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from alem.cli.arguments import add_running, count, rate
+from alem.cli.errors import UsageError, arguments_of, require_training
+from alem.cli.running import execute
+
+if TYPE_CHECKING:
+    from alem.experiments import Run, Table
+    from alem.experiments.ledger import Record
+
+HELP = "run a table of the paper on your copy of its data, and print it beside the paper's numbers"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which table, where its data are, and what to change."""
+    parser.add_argument("name", help="of the table (alem list)")
+    add_table_arguments(parser)
+    parser.add_argument("--row", action="append", default=[], help="this row only, may be repeated")
+
+
+def add_table_arguments(parser: argparse.ArgumentParser) -> None:
+    """What tables and figures take."""
+    parser.add_argument(
+        "--data",
+        action="append",
+        default=[],
+        metavar="[NAME=]PATH",
+        help="file or folder of a data set; with its name where the table has several",
+    )
+    parser.add_argument("--seeds", type=count, help="how many; by default as many as the paper")
+    parser.add_argument("--epochs", type=count, help="in place of the protocol's, to try something out")
+    parser.add_argument(
+        "--metric-lr", type=rate, help="in place of the rows' own; 1/30 and 1 are of interest"
+    )
+    add_running(parser, "results")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """0; what goes wrong is raised."""
+    require_training()
+    from alem.experiments import complexity
+    from alem.experiments.tabulate import legend, markdown, text
+
+    if arguments.name == "complexity":
+        measured = complexity.measure()
+        page, shown = complexity.markdown(measured), complexity.text(measured)
+    else:
+        table = find_table(arguments.name)
+        records = run_table(table, arguments, arguments.row)
+        page, shown = markdown(table, records), f"{text(table, records)}\n\n{legend(table)}"
+    print(shown)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    path = arguments.out / f"{arguments.name}.md"
+    path.write_text(page, encoding="utf-8")
+    print(f"\nwritten to {path}")
+    return 0
+
+
+def find_table(name: str) -> Table:
+    """The table of that name."""
+    from alem.experiments import TABLES
+
+    if name not in TABLES:
+        raise UsageError(f"no table is called {name!r}; there are {', '.join(TABLES)}, complexity")
+    return TABLES[name]
+
+
+def run_table(
+    table: Table, arguments: argparse.Namespace, rows: Sequence[str] = ()
+) -> dict[tuple[str, str], list[Record]]:
+    """The records of each cell, made where they are missing, each data set in a ledger of its own."""
+    paths = _paths(table, arguments.data)
+    known = [row.label for row in table.rows]
+    for row in rows:
+        if row not in known:
+            raise UsageError(f"table {table.name} has no row {row!r}; it has {', '.join(known)}")
+    changes: dict[str, Any] = {
+        key: value
+        for key, value in (("epochs", arguments.epochs), ("metric_lr", arguments.metric_lr))
+        if value is not None
+    }
+    with arguments_of(f"table {table.name}"):
+        cells = table.cells(paths, arguments.seeds, rows, changes)
+    left = [name for name in table.data if name not in paths]
+    if left:
+        print(f"without {', '.join(left)}: its columns are left out (--data NAME=PATH)")
+    if changes:
+        print("not the protocol of the table:", ", ".join(f"{k} {v:g}" for k, v in changes.items()))
+    # Seed after seed, so that an interrupted grid has every method.
+    by_folder: dict[str, list[Run]] = {}
+    for run_ in sorted((r for runs in cells.values() for r in runs), key=lambda r: r.seed):
+        by_folder.setdefault(run_.source.name or "", []).append(run_)
+    found: dict[str, Record] = {}
+    for name, runs in by_folder.items():
+        unique = list({r.key(): r for r in runs}.values())
+        for record in execute(unique, arguments.out / name, arguments):
+            found[record["key"]] = record
+    return {cell: [found[r.key()] for r in runs] for cell, runs in cells.items()}
+
+
+def _paths(table: Table, given: Sequence[str]) -> dict[str, str]:
+    if not given:
+        raise UsageError(
+            f"table {table.name} needs its data: --data {'PATH' if len(table.data) == 1 else 'NAME=PATH'}, "
+            f"for {', '.join(table.data)}"
+        )
+    paths: dict[str, str] = {}
+    for text in given:
+        name, equals, path = text.partition("=")
+        if not equals or Path(text).exists():
+            if len(table.data) > 1:
+                raise UsageError(
+                    f"table {table.name} has {', '.join(table.data)}: say which, as NAME={text}"
+                )
+            name, path = table.data[0], text
+        if name not in table.data:
+            raise UsageError(f"table {table.name} takes no data called {name!r}; {', '.join(table.data)}")
+        paths[name] = path
+    return paths

@@ -1,0 +1,93 @@
+"""The data sets of the tables: how each is read, divided and how large its networks are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from alem.data import Dataset
+from alem.experiments.run import Source
+from alem.experiments.split import Split
+
+Splits = Callable[[Dataset], tuple[Split, ...]]
+
+
+def given(dataset: Dataset) -> tuple[Split, ...]:
+    """The official split."""
+    return (Split("given"),)
+
+
+def halves(dataset: Dataset) -> tuple[Split, ...]:
+    """A random half for each seed."""
+    return (Split("half"),)
+
+
+def part(dataset: Dataset) -> tuple[Split, ...]:
+    """The official split, or where there is none a fifth of each class for each seed."""
+    return (Split("given" if dataset.train is not None else "part"),)
+
+
+def folds(dataset: Dataset) -> tuple[Split, ...]:
+    """Five folds of the training samples: what a choice may look at."""
+    return tuple(Split("fold", fold=k, folds=5) for k in range(5))
+
+
+def sessions(dataset: Dataset) -> tuple[Split, ...]:
+    """Within each subject, leave one session out; what the data set marks as excluded stays out."""
+    columns = dataset.columns
+    kept = ~columns["excluded"].astype(bool)
+    both = np.stack([columns["subject"].astype(str), columns["session"].astype(str)], axis=1)
+    of_subject: dict[str, list[str]] = {}
+    for subject, session in np.unique(both[kept], axis=0).tolist():
+        of_subject.setdefault(subject, []).append(session)
+    return tuple(
+        Split(
+            "group", column="session", value=session, within=(("excluded", "False"), ("subject", subject))
+        )
+        for subject, of in of_subject.items()
+        for session in of
+        if len(of) > 1
+    )
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """A data set as its tables want it; ``about`` says in a line what it is and how it is divided.
+
+    With several splits the accuracy of a seed is pooled: right answers in all of them, divided by all.
+    ``reader`` is for folders; a packed ``.npz`` needs none. ``options`` go to the reader of either.
+    """
+
+    name: str
+    about: str
+    dims: tuple[int, ...]
+    splits: Splits = given
+    reader: str | None = None
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def source(self, path: str) -> Source:
+        """The data set at a place on this machine."""
+        return Source(path, self.name, None if path.endswith(".npz") else self.reader, self.options)
+
+
+PROTOCOLS = {
+    p.name: p
+    for p in (
+        Protocol("hdm05", "HDM05 skeletons, 93×93, random halves", (30,), halves, "hdm05"),
+        Protocol("fpha", "FPHA hand actions, 63×63, official split", (33,), given, "fpha"),
+        Protocol("afew", "AFEW faces, 512×512, official split", (100,), given, "afew"),
+        Protocol("ntu60", "NTU RGB+D skeletons, 75×75, cross-view", (30,), given, "ntu60"),
+        Protocol(
+            "utdmhad",
+            "UTD-MHAD skeletons centred on the hip, 57×57, odd subjects train, even ones test",
+            (30,),
+            options=(("centre_joint", 3),),
+        ),
+        Protocol("natops", "NATOPS gestures, 24×24, official split", (16,)),
+        Protocol("articulary", "ArticularyWordRecognition, 9×9, official split", (9,)),
+        Protocol("ssvep", "SSVEP EEG, 24×24, within each subject one session left out", (16,), sessions),
+    )
+}

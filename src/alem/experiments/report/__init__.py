@@ -1,0 +1,48 @@
+"""All that a ledger has to say, on one page."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from alem.experiments.figures import to_file
+from alem.experiments.ledger import Record
+from alem.experiments.report.blocks import Picture
+from alem.experiments.report.content import content
+from alem.experiments.report.html import to_html
+from alem.experiments.report.markdown import FIGURES, to_markdown
+
+__all__ = ["write_report"]
+
+
+def write_report(
+    records: Iterable[Record], out: Path, title: str, command: str | None = None
+) -> list[Path]:
+    """Write ``report.html``, ``report.md`` and ``figures/`` into the folder ``out``; the files.
+
+    One section for each data set and kind of split. ``report.html`` holds its figures itself. ``command``
+    is how to repeat it, before the commands in the records. The same records give the same bytes. Without
+    matplotlib the report has no figures, and says so.
+    """
+    blocks = content(records, title, command)
+    files = {
+        out / FIGURES / f"{block.name}.svg": to_file(block.drawing)
+        for block in blocks
+        if isinstance(block, Picture)
+    }
+    files |= {out / "report.md": to_markdown(blocks), out / "report.html": to_html(blocks, title)}
+    for path, text in files.items():
+        _write(path, text)
+    return list(reversed(files))
+
+
+def _write(path: Path, text: str) -> None:
+    """The whole file, or the old one stays."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        os.replace(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -1,0 +1,184 @@
+"""One run: a method on a split of a data set with a seed, to a record of all that came of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from alem.data import Dataset, load
+from alem.experiments.baselines import fit_baseline
+from alem.experiments.ledger import Record
+from alem.experiments.look import learned, spectra
+from alem.experiments.method import Method
+from alem.experiments.split import Split
+from alem.training import Batches, Part, Watch, fit, predict
+
+FORMAT = 1
+PACKAGES = ("alem", "torch", "numpy", "geoopt", "lightning-fabric", "scikit-learn", "pyriemann")
+
+
+GIVEN = Split("given")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a data set is and how it is read; ``name`` is how results call it."""
+
+    path: str
+    name: str | None = None
+    reader: str | None = None
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def load(self) -> Dataset:
+        """The data set; the last one stays in memory for the runs that follow."""
+        return _load(self)
+
+
+@lru_cache(maxsize=1)
+def _load(source: Source) -> Dataset:
+    return load(source.path, source.reader, **dict(source.options))
+
+
+@lru_cache(maxsize=1)
+def _fingerprint(source: Source) -> str:
+    return source.load().fingerprint()
+
+
+@dataclass(frozen=True)
+class Run:
+    """What determines a result, but for the machine."""
+
+    source: Source
+    method: Method
+    split: Split = GIVEN
+    seed: int = 0
+
+    def config(self, whole: bool = False) -> dict[str, Any]:
+        """As plain data; ``whole`` with all defaults."""
+        data = self.source.load()
+        return {
+            "data": {"name": self.source.name or data.name, "fingerprint": _fingerprint(self.source)},
+            "split": self.split.config(),
+            **self.method.config(whole),
+            "seed": self.seed,
+        }
+
+    def key(self) -> str:
+        """Sixteen hexadecimal digits of the configuration; to spell out a default changes nothing."""
+        text = json.dumps(self.config(), sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+    def execute(
+        self,
+        device: str = "cpu",
+        checkpoint: Path | None = None,
+        watch: Watch | None = None,
+        command: str = "",
+    ) -> Record:
+        """Train and test; the record."""
+        data = self.source.load()
+        start = time.perf_counter()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("default")
+            outcome = self._outcome(data, device, checkpoint, watch)
+        return {
+            "format": FORMAT,
+            "key": self.key(),
+            "config": self.config(whole=True),
+            "samples": {"size": data.n, "repaired": data.repairs.describe(data.names)},
+            "classes": list(data.classes),
+            **outcome,
+            "seconds": round(time.perf_counter() - start, 3),
+            "warnings": sorted(
+                {f"{w.category.__name__}: {w.message}" for w in caught if _is_ours(w.category)}
+            ),
+            "versions": versions(),
+            "threads": torch.get_num_threads(),
+            "device": device,
+            "command": command,
+        }
+
+    def _outcome(
+        self, data: Dataset, device: str, checkpoint: Path | None, watch: Watch | None
+    ) -> dict[str, Any]:
+        train, test = self.split.places(data, self.seed)
+        targets = data.labels[test]
+        extra: dict[str, Any] = {}
+        history: dict[str, list[float]] = {}
+        if self.method.recipe is None:
+            guesses = fit_baseline(self.method, data, train, test, self.seed)
+            stopped = None
+        else:
+            model = self.method.build(data.n, len(data.classes), self.seed)
+            fitted = fit(
+                model,
+                Part(data.matrices, data.labels, train),
+                Part(data.matrices, data.labels, test),
+                self.method.recipe,
+                self.seed,
+                device=device,
+                checkpoint=checkpoint,
+                watch=watch,
+            )
+            stopped, history = fitted.stopped, asdict(fitted.history)
+            extra = {"parameters": sum(p.numel() for p in model.parameters()), "learned": learned(model)}
+            guesses = None
+            if stopped is None:
+                place = next(model.parameters())
+                batches = Batches(data.matrices, data.labels, test, place.dtype, place.device)
+                guesses = predict(model, batches).argmax(-1).cpu()
+                extra["spectra"] = spectra(model, batches)
+        accuracy = _accuracy(guesses, targets) if guesses is not None else last(history)
+        return {
+            "trained": len(train),
+            "tested": len(test),
+            "stopped": stopped,
+            "accuracy": accuracy,
+            "history": _rounded(history),
+            "predictions": None if guesses is None else guesses.tolist(),
+            "targets": targets.tolist(),
+            **extra,
+        }
+
+
+def _is_ours(category: type[Warning]) -> bool:
+    return category.__module__.partition(".")[0] == "alem"
+
+
+def last(history: Mapping[str, list[float]]) -> float:
+    """The accuracy of the last whole epoch of a training that ended early; 0 if there was none."""
+    values = history.get("test_accuracy", [])
+    return values[-1] if values else 0.0
+
+
+def _accuracy(guesses: Tensor, targets: Tensor) -> float:
+    return int((guesses == targets).sum()) / len(targets)
+
+
+def _rounded(history: Mapping[str, list[float]]) -> dict[str, list[float]]:
+    """As many digits as anybody looks at: a record is kept for good."""
+    digits = {"loss": 6, "train_accuracy": 5, "test_accuracy": 5, "seconds": 4}
+    return {key: [round(v, digits[key]) for v in values] for key, values in history.items()}
+
+
+def versions() -> dict[str, str]:
+    """Of what computed the result; those of the packages that are there."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

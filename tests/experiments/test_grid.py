@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from alem.experiments import Ledger, Method, Run, Source, run_grid
+from alem.experiments import run as running
+from alem.experiments.grid import processes
+from alem.training import Recipe, read_header
+
+RECIPE = Recipe(epochs=2, batch_size=5, lr=5e-2)
+
+
+def grid(path: Path, seeds: int = 2, epochs: int = 2) -> list[Run]:
+    recipe = Recipe(epochs=epochs, batch_size=5, lr=5e-2)
+    return [
+        Run(Source(str(path)), Method("SPDNet", (4,), {"log": log}, recipe), seed=seed)
+        for seed in range(seeds)
+        for log in ("ln", "mul")
+    ]
+
+
+def test_a_finished_run_is_not_run_again(
+    small_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger = Ledger(tmp_path / "runs")
+    runs = grid(small_file)
+    said: list[tuple[int, int]] = []
+    run_grid(runs[:2], ledger, jobs=1, say=lambda record, done, of: said.append((done, of)))
+    made: list[int] = []
+    execute = Run.execute
+
+    def counted(self: Run, *args: object, **options: object) -> object:
+        made.append(self.seed)
+        return execute(self, *args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Run, "execute", counted)
+    records = run_grid(runs, ledger, jobs=1, say=lambda record, done, of: said.append((done, of)))
+    assert made == [1, 1]
+    assert said == [(1, 2), (2, 2), (1, 2), (2, 2)]
+    assert [record["key"] for record in records] == [run.key() for run in runs], "in the order asked for"
+    assert len(ledger.path.read_text("utf-8").splitlines()) == 4
+    assert not list((tmp_path / "runs" / "unfinished").glob("*")), "no checkpoint is left"
+
+
+def test_processes_give_what_one_gives(small_file: Path, tmp_path: Path) -> None:
+    alone = run_grid(grid(small_file), Ledger(tmp_path / "alone"), jobs=1)
+    together = run_grid(grid(small_file), Ledger(tmp_path / "together"), jobs=2)
+    for a, b in zip(alone, together, strict=True):
+        assert a["history"]["loss"] == pytest.approx(b["history"]["loss"], rel=1e-9)
+        assert a["predictions"] == b["predictions"]
+
+
+def test_an_interrupted_run_goes_on_from_its_checkpoint(
+    small_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run, *_) = grid(small_file, epochs=6)
+    whole = run.execute()
+    fit = running.fit
+
+    def impatient(*args: object, **options: object) -> object:
+        return fit(*args, saved_every=0.0, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(running, "fit", impatient)
+    ledger = Ledger(tmp_path / "runs")
+
+    def interrupt(history: object) -> None:
+        if len(history) == 4:  # type: ignore[arg-type]
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_grid([run], ledger, jobs=1, watch=interrupt)
+    assert ledger.records() == {}
+    (checkpoint,) = (tmp_path / "runs" / "unfinished").glob("*")
+    assert len(read_header(checkpoint)["history"]["loss"]) == 3
+    seen: list[int] = []
+    (record,) = run_grid([run], ledger, jobs=1, watch=lambda history: seen.append(len(history)))
+    assert seen == [4, 5, 6], "the first three were not trained again"
+    assert record["history"]["loss"] == whole["history"]["loss"]
+    assert record["predictions"] == whole["predictions"]
+
+
+def test_trained_networks_are_kept_where_asked_for(small_file: Path, tmp_path: Path) -> None:
+    (run, *_) = grid(small_file)
+    run_grid([run], Ledger(tmp_path / "runs"), jobs=1, networks=tmp_path / "networks")
+    assert [file.name for file in (tmp_path / "networks").iterdir()] == [f"{run.key()}.safetensors"]
+
+
+def test_how_many_processes() -> None:
+    assert processes(None, "cpu", 1) == 1
+    assert processes(3, "cpu", 100) == 3
+    assert processes(3, "cpu", 2) == 2, "none that would be idle"
+    assert processes(None, "cuda", 100) == 1, "one model on an accelerator at a time"
+    assert processes(None, "cpu", 0) == 1
