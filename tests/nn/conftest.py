@@ -64,6 +64,13 @@ class ByDomain(nn.Module):
         return self.norm(X, (X.diagonal(dim1=-2, dim2=-1).sum(-1) > SIZE).long())
 
 
+def whitening() -> nn.Module:
+    """Whiten with a root that is not the identity."""
+    layer = ann.Whiten(SIZE).double()
+    layer.calibrate([2.0 * spd(9, n=SIZE, seed=5)])
+    return layer
+
+
 def fused() -> nn.Module:
     """A run in which charts cancel and functions of the spectrum are joined."""
     return ann.fuse(
@@ -141,6 +148,7 @@ LAYERS: dict[str, LayerCase] = {
         torch.randn(BATCH, SIZE, 8, generator=torch.Generator().manual_seed(4), dtype=torch.float64),
     ),
     "TraceNorm": case(ann.TraceNorm, MATRICES),
+    "Whiten": case(whitening, MATRICES),
     "Vec": case(ann.Vec, MATRICES, spd=False),
     "Vech": case(ann.Vech, MATRICES, spd=False),
     "Fused": case(fused, LARGER, spd=False),

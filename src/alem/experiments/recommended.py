@@ -52,4 +52,8 @@ CANDIDATES = (
     BASE.row("dropout 0.8", dropout=0.8),
     BASE.row("decay 1e-2", weight_decay=1e-2),
     BASE.row("lr 2e-3", lr=2e-3),
+    BASE.row("matrix n, ln", share=1.0, log="ln"),
+    BASE.row("matrix n, mul", share=1.0, log="mul"),
+    BASE.row("matrix n, without whitening", share=1.0, whiten=False),
+    BASE.row("matrix n, decay 1e-2", share=1.0, weight_decay=1e-2),
 )
