@@ -14,8 +14,17 @@ from alem.linalg import backend
 
 HELP = "show versions, devices, and which eigensolver is in use"
 NEEDED = ("torch", "numpy", "geoopt")
-OPTIONAL = ("spd_learn", "pyriemann", "scikit-learn", "matplotlib")
-WIDTH = 14
+OPTIONAL = (
+    "lightning-fabric",
+    "safetensors",
+    "joblib",
+    "tqdm",
+    "scikit-learn",
+    "matplotlib",
+    "pyriemann",
+    "spd_learn",
+)
+WIDTH = 18
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

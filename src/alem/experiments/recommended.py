@@ -56,4 +56,7 @@ CANDIDATES = (
     BASE.row("matrix n, mul", share=1.0, log="mul"),
     BASE.row("matrix n, without whitening", share=1.0, whiten=False),
     BASE.row("matrix n, decay 1e-2", share=1.0, weight_decay=1e-2),
+    BASE.row("matrix n, decay 3e-2", share=1.0, weight_decay=3e-2),
+    BASE.row("matrix n, decay 1e-1", share=1.0, weight_decay=1e-1),
+    BASE.row("matrix n, decay 3e-2, ln", share=1.0, weight_decay=3e-2, log="ln"),
 )
