@@ -46,7 +46,7 @@ def test_what_it_refuses() -> None:
         layer.calibrate([])
     with pytest.raises(InvalidMatrixError):
         layer.calibrate([spd(4, n=5)])
-    with pytest.raises(InvalidMatrixError, match="not positive definite|singular"):
+    with pytest.raises(InvalidMatrixError, match=r"not positive definite|singular"):
         layer.calibrate([torch.zeros(4, 3, 3, dtype=torch.float64)])
     with pytest.raises(InvalidMatrixError):
         layer(spd(4, n=5))

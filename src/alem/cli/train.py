@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _runs(arguments: argparse.Namespace, source: Source, data: Dataset) -> list[Run]:
     from alem.experiments import Method, Run
     from alem.experiments.protocols import part
-    from alem.experiments.recommended import BASE
+    from alem.experiments.recommended import RECOMMENDED
     from alem.models.spdnet import SPDNet
     from alem.training import Recipe
 
@@ -96,7 +96,7 @@ def _runs(arguments: argparse.Namespace, source: Source, data: Dataset) -> list[
         "metric": arguments.metric,
         "head": arguments.head,
     }
-    base: dict[str, Any] = dict(BASE.options) if recommended else {}
+    base: dict[str, Any] = dict(RECOMMENDED.options) if recommended else {}
     if arguments.head == "gyro":  # takes the matrices themselves
         base = {key: base[key] for key in ("trace_norm", "whiten") if key in base}
         if arguments.log is not None:
@@ -110,9 +110,9 @@ def _runs(arguments: argparse.Namespace, source: Source, data: Dataset) -> list[
         if getattr(arguments, field.name, None) is not None
     }
     logs = (arguments.log or base.get("log", "ln")).split(",") if arguments.head != "gyro" else [None]
-    dims = arguments.dims or (max(1, round((BASE.share if recommended else 0.5) * data.n)),)
+    dims = arguments.dims or (max(1, round((RECOMMENDED.share if recommended else 0.5) * data.n)),)
     with arguments_of("arguments of training"):
-        recipe = Recipe(**{**(BASE.recipe if recommended else {}), **changes})
+        recipe = Recipe(**{**(RECOMMENDED.recipe if recommended else {}), **changes})
         methods = [
             Method("SPDNet", dims, base | ({} if log is None else {"log": log}), recipe) for log in logs
         ]
