@@ -111,14 +111,15 @@ def test_a_finished_training_is_not_trained_further(tmp_path: Path) -> None:
     assert again.history == first.history
 
 
-@pytest.mark.parametrize("change", ["seed", "recipe", "samples"])
+@pytest.mark.parametrize("change", ["seed", "recipe", "samples", "network"])
 def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path, change: str) -> None:
     path = tmp_path / "run.safetensors"
     train(checkpoint=path)
     recipe = Recipe(epochs=4 if change == "recipe" else 3, batch_size=5, lr=5e-2)
     given = parts(22 if change == "samples" else 23)
+    net = network(log="log10" if change == "network" else "ln")
     with pytest.raises(CheckpointError, match="of another training"):
-        fit(network(), *given, recipe, int(change == "seed"), checkpoint=path)
+        fit(net, *given, recipe, int(change == "seed"), checkpoint=path)
 
 
 class Exploding(nn.Module):
@@ -148,6 +149,36 @@ def test_what_is_wrong_from_the_start_is_an_error() -> None:
     train_part.matrices[train_part.places[0], 0, 0] = float("nan")
     with pytest.raises(InvalidMatrixError, match="NaN"):
         fit(network(), train_part, test_part, Recipe(epochs=2, batch_size=50))
+
+
+@pytest.mark.parametrize(("at", "epochs"), [(2, 0), (6, 0), (8, 1)])
+def test_only_the_very_first_step_is_the_inputs_fault(at: int, epochs: int) -> None:
+    """Five training batches and an evaluation are an epoch; the sixth call is the evaluation."""
+
+    class Failing(Exploding):
+        def forward(self, X: Tensor) -> Tensor:
+            if self.calls + 1 == self.at:
+                raise InvalidMatrixError("out of the cone")
+            return super().forward(X)
+
+    stopped = train(model=Failing(at))
+    assert len(stopped.history) == epochs
+    assert "out of the cone" in str(stopped.stopped)
+    with pytest.raises(InvalidMatrixError):
+        train(model=Failing(1))
+
+
+def test_an_evaluation_that_is_not_finite_ends_it() -> None:
+    stopped = train(model=Exploding(at=6))
+    assert "epoch 1: in evaluation, an output is not finite" in str(stopped.stopped)
+
+
+def test_gradients_are_clipped_where_the_recipe_says_so() -> None:
+    losses = [
+        fit(network(), *parts(), Recipe(epochs=3, lr=5e-2, max_norm=norm)).history.loss[-1]
+        for norm in (None, 1e-9)
+    ]
+    assert losses[1] > losses[0] + 1e-3, "nothing moves"
 
 
 def test_a_matrix_that_becomes_indefinite_later_ends_it() -> None:
@@ -230,6 +261,8 @@ def test_prediction_leaves_the_mode_alone_and_is_in_evaluation() -> None:
         ({"epochs": 0}, "epochs must be 1 at least"),
         ({"batch_size": 0}, "batch_size must be 1 at least"),
         ({"lr": 0.0}, "lr must be positive"),
+        ({"metric_lr": float("nan")}, "metric_lr must be positive"),
+        ({"max_norm": -1.0}, "max_norm must be positive"),
         ({"lr": float("nan")}, "lr must be positive"),
         ({"optimizer": "amsgrad", "momentum": 0.9}, "momentum belongs to rsgd"),
     ],

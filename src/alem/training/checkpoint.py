@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -35,22 +34,23 @@ def save_checkpoint(
                     tensors[f"optimizer.{i}.{key}"] = value
                 else:
                     plain["state"].setdefault(str(i), {})[key] = value
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     meta = {"format": FORMAT, "header": header or {}, "optimizer": plain}
     # Copies: safetensors refuses tensors that share memory.
     own = {key: t.detach().cpu().clone(memory_format=torch.contiguous_format) for key, t in tensors.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        save_file(own, name, metadata={"alem": json.dumps(meta)})
-        with open(name, "rb") as file:
+        save_file(own, unfinished, metadata={"alem": json.dumps(meta)})
+        with unfinished.open("rb") as file:
             os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        os.replace(unfinished, path)
+    except SafetensorError as error:
+        raise CheckpointError(f"{path} cannot be written: {_line(error)}") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def read_header(path: Path) -> dict[str, Any]:
@@ -89,7 +89,9 @@ def _meta(path: Path) -> dict[str, Any]:
         with safe_open(path, framework="pt") as file:
             text = (file.metadata() or {}).get("alem")
     except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path} cannot be read as a checkpoint: {_line(error)}") from None
+        raise CheckpointError(
+            f"{path} cannot be read as a checkpoint ({_line(error)}); remove it"
+        ) from None
     if text is None:
         raise CheckpointError(f"{path} holds tensors, but is no checkpoint of alem")
     meta = json.loads(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import time
 from collections.abc import Callable
@@ -62,7 +63,7 @@ class Fitted:
 Watch = Callable[[History], None]
 
 
-class _Diverged(ArithmeticError):
+class Diverged(ArithmeticError):
     """Training has left what numbers can hold."""
 
 
@@ -92,7 +93,8 @@ def fit(
     that of :class:`TrainingStep`.
 
     A loss that is not finite, a gradient that is not, or a matrix that is no longer SPD ends the training;
-    the reason is in the result. In the very first step it is an error of the input, and is raised.
+    the reason is in the result. A matrix or gradient at fault in the very first step is an error of the
+    input, and is raised.
     """
     from lightning_fabric import Fabric  # half a second, and not needed for a single step
 
@@ -118,7 +120,7 @@ def fit(
         for part in (train, test)
     ]
     assert parts[0] is not None
-    identity = {"recipe": asdict(recipe), "seed": seed, "samples": len(parts[0])}
+    identity = {"recipe": asdict(recipe), "seed": seed, "of": _digest(model, train)}
     fitted = Fitted(History())
     if checkpoint is not None and checkpoint.exists():
         header = load_checkpoint(checkpoint, model, optimizer)
@@ -127,7 +129,7 @@ def fit(
         fitted = Fitted(History(**header["history"]), header["stopped"])
     elif calibrate := getattr(model, "calibrate", None):
         calibrate(X for _, X, _ in parts[0].run(EVALUATED))
-    step = TrainingStep(wrapped, optimizer, capture=capture)
+    step = TrainingStep(wrapped, optimizer, capture=capture, max_norm=recipe.max_norm)
     saved = time.monotonic()
 
     def save() -> None:
@@ -141,9 +143,7 @@ def fit(
             group["lr"] = rate * recipe.factor(epoch)
         try:
             _run_epoch(step, wrapped, parts[0], parts[1], recipe, seed, fitted.history)
-        except (_Diverged, ArithmeticError, InvalidMatrixError) as error:
-            if epoch == 0 and not any(p.grad is not None for p in model.parameters()):
-                raise
+        except Diverged as error:
             fitted.stopped = f"epoch {epoch + 1}: {error}"
             break
         if watch is not None:
@@ -173,7 +173,12 @@ def _run_epoch(
     sizes: list[int] = []
     order = torch.randperm(len(train))
     for part, X, y in train.run(recipe.batch_size, order):
-        loss, output = step(X, y)
+        try:
+            loss, output = step(X, y)
+        except (ArithmeticError, InvalidMatrixError) as error:
+            if not losses and not history.loss:
+                raise  # nothing has been trained: the input is at fault
+            raise Diverged(str(error)) from error
         if outputs is None:
             outputs = output.new_empty(len(train), output.shape[-1])
         # The next step overwrites them; nothing here waits for an accelerator.
@@ -181,15 +186,15 @@ def _run_epoch(
         losses.append(loss.clone())
         sizes.append(part.stop - part.start)
         if loss.device.type == "cpu" and not loss.isfinite():
-            raise _Diverged(f"the loss of step {len(losses)} is {float(loss)}; lower lr or metric_lr")
+            raise Diverged(f"the loss of step {len(losses)} is {float(loss)}; lower lr or metric_lr")
     assert outputs is not None
     total = torch.stack(losses).double() @ torch.tensor(sizes, dtype=torch.float64, device=outputs.device)
     if not total.isfinite():
-        raise _Diverged("a loss is not finite; lower lr or metric_lr")
+        raise Diverged("a loss is not finite; lower lr or metric_lr")
     if outputs.device.type != "cpu":
         check_decompositions(outputs.device)
     right = (outputs.argmax(-1) == train.labels[order.to(outputs.device)]).sum()
-    accuracy = None if test is None else _accuracy(predict(model, test), test.labels)
+    accuracy = None if test is None else _evaluate(model, test)
     history.loss.append(float(total) / len(train))
     history.train_accuracy.append(int(right) / len(train))
     if accuracy is not None:
@@ -208,8 +213,23 @@ def predict(model: nn.Module, samples: Batches, size: int = EVALUATED) -> Tensor
         model.train(was_training)
 
 
-def _accuracy(outputs: Tensor, labels: Tensor) -> float:
-    return int((outputs.argmax(-1) == labels).sum()) / len(labels)
+def _evaluate(model: nn.Module, test: Batches) -> float:
+    """The share of right answers."""
+    try:
+        outputs = predict(model, test)
+    except (ArithmeticError, InvalidMatrixError) as error:
+        raise Diverged(f"in evaluation, {error}") from error
+    if not outputs.isfinite().all():
+        raise Diverged("in evaluation, an output is not finite; lower lr or metric_lr")
+    return int((outputs.argmax(-1) == test.labels).sum()) / len(test)
+
+
+def _digest(model: nn.Module, train: Part) -> str:
+    """Eight bytes for the architecture and the training samples: whose training a checkpoint is."""
+    digest = hashlib.blake2b(str(model).encode(), digest_size=8)
+    digest.update(train.places.numpy().tobytes())
+    digest.update(train.labels[train.places].numpy().tobytes())
+    return digest.hexdigest()
 
 
 def epoch_seed(seed: int, epoch: int) -> int:
@@ -225,7 +245,7 @@ _64 = 2**64 - 1
 def _seed_all(seed: int) -> None:
     """The generators of torch on all devices, of NumPy and of Python; users' layers may draw from each."""
     torch.manual_seed(seed)
-    np.random.seed(seed)  # noqa: NPY002 (the global one is what is to be set)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 (the global one is what is to be set)
     random.seed(seed)
 
 

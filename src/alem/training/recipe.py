@@ -49,8 +49,14 @@ class Recipe:
         for name in ("epochs", "batch_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be 1 at least, got {getattr(self, name)}")
-        if not 0.0 < self.lr < math.inf:
-            raise ValueError(f"lr must be positive and finite, got {self.lr}")
+        for name in ("lr", "metric_lr", "momentum", "weight_decay"):
+            # A whole number is the same recipe, and has to look the same in a record.
+            object.__setattr__(self, name, float(getattr(self, name)))
+        for name in ("lr", "metric_lr"):
+            if not 0.0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)}")
+        if self.max_norm is not None and not 0.0 < self.max_norm < math.inf:
+            raise ValueError(f"max_norm must be positive and finite, or None, got {self.max_norm}")
         if self.momentum and self.optimizer != "rsgd":
             raise ValueError(f"momentum belongs to rsgd; {self.optimizer} has its own")
 
