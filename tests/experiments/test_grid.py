@@ -93,3 +93,48 @@ def test_how_many_processes() -> None:
     assert processes(3, "cpu", 2) == 2, "none that would be idle"
     assert processes(None, "cuda", 100) == 1, "one model on an accelerator at a time"
     assert processes(None, "cpu", 0) == 1
+
+
+def test_a_run_that_fails_does_not_keep_the_others_from_being_made(
+    small_file: Path, tmp_path: Path
+) -> None:
+    for jobs in (1, 2):
+        ledger = Ledger(tmp_path / str(jobs))
+        runs = [Run(Source(str(small_file)), Method("nonsense")), *grid(small_file)]
+        with pytest.raises(ValueError, match="no baseline is called 'nonsense'") as error:
+            run_grid(runs, ledger, jobs=jobs)
+        assert "1 of 5 runs failed; the others are kept" in error.value.__notes__[0]
+        assert len(ledger.records()) == 4
+
+
+def test_what_another_command_has_made_meanwhile_is_not_made_again(
+    small_file: Path, tmp_path: Path
+) -> None:
+    runs = grid(small_file)[:2]
+    ours, theirs = Ledger(tmp_path), Ledger(tmp_path)
+
+    def meanwhile(*_: object) -> None:
+        if len(theirs.records()) == 1:
+            theirs.add(runs[1].execute())
+
+    run_grid(runs, ours, jobs=1, say=meanwhile)
+    assert len(ours.path.read_text("utf-8").splitlines()) == 2
+
+
+def test_a_network_is_moved_only_when_its_record_is_safe(
+    small_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (run, *_) = grid(small_file)
+    ledger = Ledger(tmp_path / "runs")
+
+    def full(record: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(ledger, "add", full)
+    with pytest.raises(OSError, match="No space"):
+        run_grid([run], ledger, jobs=1, networks=tmp_path / "networks")
+    monkeypatch.undo()
+    seen: list[object] = []
+    run_grid([run], ledger, jobs=1, watch=seen.append, networks=tmp_path / "networks")
+    assert seen == [], "it was trained to the end before"
+    assert (tmp_path / "networks" / f"{run.key()}.safetensors").exists()

@@ -5,13 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from alem import data
 from alem.experiments import Method, Run, Source, Split
 from alem.experiments.run import last
 from alem.training import Recipe
 
-from .conftest import CLASSES, N, small
+from .conftest import CLASSES, small
 
 RECIPE = Recipe(epochs=3, batch_size=5, lr=5e-2)
 
@@ -69,6 +70,8 @@ def test_the_key_is_that_of_the_configuration(small_file: Path, tmp_path: Path) 
         replace(plain, source=Source(str(small_file), name="other")).key(),
     }
     assert len(others | {plain.key()}) == 7
+    same = replace(plain.method, recipe=replace(RECIPE, lr=0.05, weight_decay=0))
+    assert replace(plain, method=same).key() == plain.key(), "0 and 0.0 are the same recipe"
     copy = tmp_path / "elsewhere" / "small.npz"
     copy.parent.mkdir()
     data.save(small(), copy)
@@ -77,8 +80,12 @@ def test_the_key_is_that_of_the_configuration(small_file: Path, tmp_path: Path) 
     assert replace(plain, source=Source(str(copy.with_name("more.npz")), name="small")).key() != plain.key()
 
 
-def test_keys_stay_what_they_are_from_version_to_version() -> None:
+def test_keys_stay_what_they_are_from_version_to_version(tmp_path: Path) -> None:
     """Results that are kept are found by them; a change here loses every finished run."""
+    eyes = torch.eye(4, dtype=torch.float64).repeat(6, 1, 1)
+    path = tmp_path / "eyes.npz"
+    data.save(data.dataset("eyes", eyes, [0, 1] * 3, train=torch.arange(6) < 4), path)
+    assert run(path, log="mul").key() == "41a70632c1d6922a"
     method = Method("SPDNet", (33,), {"log": "mul"}, Recipe(lr=1e-2, metric_lr=1 / 30, epochs=500))
     assert method.config() == {
         "model": {"kind": "SPDNet", "dims": [33], "log": "mul"},
@@ -126,4 +133,47 @@ def test_networks_other_than_spdnet(small_file: Path) -> None:
     assert record["spectra"] is not None
     gyro = Method("SPDNet", (4,), {"head": "gyro", "metric": "lcm"}, RECIPE)
     assert Run(Source(str(small_file)), gyro).execute()["spectra"] is None, "a Cholesky chart has none"
-    assert N == 6
+
+
+def test_the_key_knows_the_samples_that_columns_choose(small_file: Path, tmp_path: Path) -> None:
+    """Columns are not in the fingerprint; those who follow from them are in the split."""
+    split = Split("group", column="subject", value="1", within=(("excluded", "False"),))
+    first = Run(Source(str(small_file), "s"), Method("log-euclidean"), split)
+    other = small()
+    other.columns["subject"][:] = other.columns["subject"][::-1].copy()
+    data.save(other, tmp_path / "other.npz")
+    second = replace(first, source=Source(str(tmp_path / "other.npz"), "s"))
+    assert first.key() != second.key()
+    assert "samples" in first.config()["split"]
+    assert "samples" not in run(small_file).config()["split"]
+
+
+def test_a_run_of_several_sittings_has_the_time_of_all(
+    small_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from alem.experiments import run as running
+
+    fit = running.fit
+
+    def slow(*args: object, **options: object) -> object:
+        fitted = fit(*args, **options)  # type: ignore[arg-type]
+        fitted.history.seconds[0] = 1000.0
+        return fitted
+
+    monkeypatch.setattr(running, "fit", slow)
+    assert run(small_file).execute()["seconds"] > 1000
+
+
+def test_warnings_of_others_are_kept(small_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import warnings
+
+    from alem.experiments import run as running
+
+    def noisy(*_: object) -> torch.Tensor:
+        warnings.warn("did not converge", RuntimeWarning, stacklevel=1)
+        warnings.warn("old name", DeprecationWarning, stacklevel=1)
+        return torch.zeros(9, dtype=torch.long)
+
+    monkeypatch.setattr(running, "fit_baseline", noisy)
+    record = Run(Source(str(small_file)), Method("log-euclidean")).execute()
+    assert record["warnings"] == ["RuntimeWarning: did not converge"]

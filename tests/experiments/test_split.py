@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -40,6 +41,22 @@ def test_a_part_has_a_fifth_of_each_class() -> None:
     dataset = small(samples=30)
     _, test = Split("part").places(dataset, 0)
     assert torch.bincount(dataset.labels[test]).tolist() == [2, 2, 2]
+
+
+def test_small_classes_are_tested_too_and_never_whole() -> None:
+    dataset = small(samples=31)
+    labels = torch.tensor([0] * 10 + [1] + [2] * 3 + [3] * 17)
+    dataset = replace(dataset, labels=labels, classes=tuple("abcd"))
+    tested = torch.zeros(4)
+    for seed in range(200):
+        train, test = Split("part").places(dataset, seed)
+        counts = torch.bincount(labels[test], minlength=4)
+        assert counts[0] == 2
+        assert counts[1] == 0, "the only sample of its class"
+        assert set(labels[train].tolist()) == {0, 1, 2, 3}
+        tested += counts
+    assert tested[2] / 200 == pytest.approx(0.6, abs=0.12)
+    assert tested[3] / 200 == pytest.approx(3.4, abs=0.12)
 
 
 def test_folds_divide_the_training_samples_and_never_touch_the_test_set() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from alem import geometry
+from alem import data, geometry
 from alem.experiments import TABLES, Column, Row, Run, Source, Table
 from alem.experiments.paper import DEPTHS, HDM05_TABLE, NORMS_TABLE
 from alem.experiments.protocols import PROTOCOLS, Protocol, part, sessions
@@ -122,9 +122,13 @@ def test_a_single_session_cannot_be_left_out() -> None:
     assert sessions(dataset) == ()
 
 
-def test_a_packed_file_needs_no_reader() -> None:
-    assert PROTOCOLS["hdm05"].source("hdm05.npz").reader is None
-    assert PROTOCOLS["hdm05"].source("folder").reader == "hdm05"
+def test_a_data_set_may_lie_in_any_layout(tmp_path: Path) -> None:
+    """Folders of matrices have been made of their sequences already."""
+    utd = PROTOCOLS["utdmhad"]
+    assert utd.source("utd_seq.npz").options == (("centre_joint", 3),)
+    assert utd.source("utd/").options == ()
+    data.save(small(), tmp_path / "ntu")
+    assert PROTOCOLS["ntu60"].source(str(tmp_path / "ntu")).load().n == 6
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the real data sets are not here (../shared/data)")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import torch
@@ -30,24 +30,27 @@ def run_grid(
     ``jobs`` processes, by default one for each core, share the cores: each computes with cores/jobs
     threads. ``say`` gets each new record, how many are done and how many there are to do; ``watch`` the
     history after each epoch, if there is one process only. A run that is interrupted leaves a checkpoint
-    in the folder of the ledger and goes on from it the next time. Trained networks are kept in
-    ``networks``, each by the key of its run, or dropped.
+    in the folder of the ledger and goes on from it the next time; one that fails does not keep the others
+    from being made, and its error is raised at the end. Trained networks are kept in ``networks``, each by
+    the key of its run, or dropped.
     """
     runs = list(runs)
     keys = [run.key() for run in runs]
     present = ledger.records()
     missing = {key: run for key, run in zip(keys, runs, strict=True) if key not in present}
-    jobs = processes(jobs, device, len(missing))
-    made = _execute(missing, ledger.folder, jobs, device, command, watch)
-    for done, record in enumerate(made, start=1):
-        unfinished = _checkpoint(ledger.folder, record["key"])
-        if networks is not None and unfinished.exists():
-            networks.mkdir(parents=True, exist_ok=True)
-            os.replace(unfinished, networks / unfinished.name)
-        ledger.add(record)
-        unfinished.unlink(missing_ok=True)
+    failures: list[Exception] = []
+    made = _execute(missing, ledger, processes(jobs, device, len(missing)), device, command, watch)
+    for done, outcome in enumerate(made, start=1):
+        if isinstance(outcome, Exception):
+            failures.append(outcome)
+            continue
+        ledger.add(outcome)
+        _keep(_checkpoint(ledger.folder, outcome["key"]), networks)
         if say is not None:
-            say(record, done, len(missing))
+            say(outcome, done, len(missing))
+    if failures:
+        failures[0].add_note(f"{len(failures)} of {len(missing)} runs failed; the others are kept")
+        raise failures[0]
     records = ledger.records()
     return [records[key] for key in keys]
 
@@ -58,26 +61,48 @@ def processes(jobs: int | None, device: str, runs: int) -> int:
 
 
 def _execute(
-    missing: dict[str, Run], folder: Path, jobs: int, device: str, command: str, watch: Watch | None
-) -> Iterable[Record]:
-    """Records in the order in which they are finished."""
+    missing: dict[str, Run], ledger: Ledger, jobs: int, device: str, command: str, watch: Watch | None
+) -> Iterator[Record | Exception]:
+    """Records in the order in which they are finished, or why there is none."""
+    # Looked at when its turn comes: another command may have made it meanwhile.
+    todo = ((key, run) for key, run in missing.items() if key not in ledger.records())
     if jobs == 1:
-        for key, run in missing.items():
-            yield run.execute(device, _checkpoint(folder, key), watch, command)
+        for key, run in todo:
+            yield _attempt(run, device, _checkpoint(ledger.folder, key), command, watch=watch)
         return
     from joblib import Parallel, delayed
 
     threads = max(1, _cores() // jobs)
     pool = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch=jobs)
     yield from pool(
-        delayed(_in_a_process)(run, device, _checkpoint(folder, key), command, threads)
-        for key, run in missing.items()
+        delayed(_attempt)(run, device, _checkpoint(ledger.folder, key), command, threads)
+        for key, run in todo
     )
 
 
-def _in_a_process(run: Run, device: str, checkpoint: Path, command: str, threads: int) -> Record:
-    torch.set_num_threads(threads)
-    return run.execute(device, checkpoint, command=command)
+def _attempt(
+    run: Run,
+    device: str,
+    checkpoint: Path,
+    command: str,
+    threads: int | None = None,
+    watch: Watch | None = None,
+) -> Record | Exception:
+    """In a process of its own if ``threads`` is given."""
+    if threads is not None:
+        torch.set_num_threads(threads)
+    try:
+        return run.execute(device, checkpoint, watch, command)
+    except Exception as error:
+        return error
+
+
+def _keep(checkpoint: Path, networks: Path | None) -> None:
+    """Move the network of a finished run to its place, or remove it."""
+    if networks is not None and checkpoint.exists():
+        networks.mkdir(parents=True, exist_ok=True)
+        os.replace(checkpoint, networks / checkpoint.name)
+    checkpoint.unlink(missing_ok=True)
 
 
 def _checkpoint(folder: Path, key: str) -> Path:

@@ -11,6 +11,8 @@ from typing import Any
 
 Record = dict[str, Any]
 FILE = "runs.jsonl"
+FORMAT = 1
+NEEDED = {"key", "config", "accuracy", "history", "tested", "seconds"}
 
 
 class LedgerError(ValueError):
@@ -39,11 +41,13 @@ class Ledger:
                 continue
             try:
                 record = json.loads(line)
+                if record["format"] != FORMAT or not record.keys() >= NEEDED:
+                    raise ValueError
                 self._records.setdefault(record["key"], record)
             except (ValueError, KeyError, TypeError):
                 raise LedgerError(
                     f"{self.path}: record {len(self._records) + 1} (line {i + 1} of those read last) is no "
-                    "result of a run; remove that line, and the run will be made again"
+                    "result of a run in the format of this version; remove the line to have the run again"
                 ) from None
         self._read_to += end
         return self._records

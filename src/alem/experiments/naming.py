@@ -26,7 +26,7 @@ LOGS = {
 NORMS = {"spdnetbn": "SPDNetBN", "spdbn": "SPDBN"}
 CLASSIFIERS = {"svm": "SVM"}
 # A part of a split over which the tested samples of one seed are pooled.
-POOLED = ("fold", "value")
+POOLED = ("fold", "value", "samples")
 
 
 def label(of: Mapping[str, Any], settings: Iterable[str] = ()) -> str:

@@ -38,6 +38,9 @@ def folds(dataset: Dataset) -> tuple[Split, ...]:
 def sessions(dataset: Dataset) -> tuple[Split, ...]:
     """Within each subject, leave one session out; what the data set marks as excluded stays out."""
     columns = dataset.columns
+    for name in ("subject", "session", "excluded"):
+        if name not in columns:
+            raise ValueError(f"{dataset.name} has no column {name!r}, by which its sessions are divided")
     kept = ~columns["excluded"].astype(bool)
     both = np.stack([columns["subject"].astype(str), columns["session"].astype(str)], axis=1)
     of_subject: dict[str, list[str]] = {}
@@ -58,28 +61,27 @@ class Protocol:
     """A data set as its tables want it; ``about`` says in a line what it is and how it is divided.
 
     With several splits the accuracy of a seed is pooled: right answers in all of them, divided by all.
-    ``reader`` is for folders; a packed ``.npz`` needs none. ``options`` go to the reader of either.
+    ``options`` are for packed sequences, of which they make matrices.
     """
 
     name: str
     about: str
     dims: tuple[int, ...]
     splits: Splits = given
-    reader: str | None = None
     options: tuple[tuple[str, Any], ...] = ()
 
     def source(self, path: str) -> Source:
         """The data set at a place on this machine."""
-        return Source(path, self.name, None if path.endswith(".npz") else self.reader, self.options)
+        return Source(path, self.name, options=self.options if path.endswith(".npz") else ())
 
 
 PROTOCOLS = {
     p.name: p
     for p in (
-        Protocol("hdm05", "HDM05 skeletons, 93×93, random halves", (30,), halves, "hdm05"),
-        Protocol("fpha", "FPHA hand actions, 63×63, official split", (33,), given, "fpha"),
-        Protocol("afew", "AFEW faces, 512×512, official split", (100,), given, "afew"),
-        Protocol("ntu60", "NTU RGB+D skeletons, 75×75, cross-view", (30,), given, "ntu60"),
+        Protocol("hdm05", "HDM05 skeletons, 93×93, random halves", (30,), halves),
+        Protocol("fpha", "FPHA hand actions, 63×63, official split", (33,)),
+        Protocol("afew", "AFEW faces, 512×512, official split", (100,)),
+        Protocol("ntu60", "NTU RGB+D skeletons, 75×75, cross-view", (30,)),
         Protocol(
             "utdmhad",
             "UTD-MHAD skeletons centred on the hip, 57×57, odd subjects train, even ones test",

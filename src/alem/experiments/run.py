@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import platform
@@ -19,13 +20,13 @@ from torch import Tensor
 
 from alem.data import Dataset, load
 from alem.experiments.baselines import fit_baseline
-from alem.experiments.ledger import Record
+from alem.experiments.ledger import FORMAT, Record
 from alem.experiments.look import learned, spectra
 from alem.experiments.method import Method
 from alem.experiments.split import Split
+from alem.linalg import InvalidMatrixError
 from alem.training import Batches, Part, Watch, fit, predict
 
-FORMAT = 1
 PACKAGES = ("alem", "torch", "numpy", "geoopt", "lightning-fabric", "scikit-learn", "pyriemann")
 
 
@@ -70,10 +71,17 @@ class Run:
         data = self.source.load()
         return {
             "data": {"name": self.source.name or data.name, "fingerprint": _fingerprint(self.source)},
-            "split": self.split.config(),
+            "split": self.split.config() | self._columns(data),
             **self.method.config(whole),
             "seed": self.seed,
         }
+
+    def _columns(self, data: Dataset) -> dict[str, str]:
+        """A digest of the samples, where they follow from columns, which the fingerprint lacks."""
+        if self.split.kind != "group" and not self.split.within:
+            return {}
+        places = torch.cat(self.split.places(data, self.seed))
+        return {"samples": hashlib.blake2b(places.numpy().tobytes(), digest_size=4).hexdigest()}
 
     def key(self) -> str:
         """Sixteen hexadecimal digits of the configuration; to spell out a default changes nothing."""
@@ -100,9 +108,16 @@ class Run:
             "samples": {"size": data.n, "repaired": data.repairs.describe(data.names)},
             "classes": list(data.classes),
             **outcome,
-            "seconds": round(time.perf_counter() - start, 3),
+            # Of a run that was resumed, also the epochs before.
+            "seconds": round(
+                max(time.perf_counter() - start, sum(outcome["history"].get("seconds", []))), 3
+            ),
             "warnings": sorted(
-                {f"{w.category.__name__}: {w.message}" for w in caught if _is_ours(w.category)}
+                {
+                    f"{w.category.__name__}: {w.message}"
+                    for w in caught
+                    if not issubclass(w.category, (DeprecationWarning, FutureWarning))
+                }
             ),
             "versions": versions(),
             "threads": torch.get_num_threads(),
@@ -139,7 +154,8 @@ class Run:
                 place = next(model.parameters())
                 batches = Batches(data.matrices, data.labels, test, place.dtype, place.device)
                 guesses = predict(model, batches).argmax(-1).cpu()
-                extra["spectra"] = spectra(model, batches)
+                with contextlib.suppress(InvalidMatrixError, ArithmeticError):  # a picture, not a result
+                    extra["spectra"] = spectra(model, batches)
         accuracy = _accuracy(guesses, targets) if guesses is not None else last(history)
         return {
             "trained": len(train),
@@ -153,10 +169,6 @@ class Run:
         }
 
 
-def _is_ours(category: type[Warning]) -> bool:
-    return category.__module__.partition(".")[0] == "alem"
-
-
 def last(history: Mapping[str, list[float]]) -> float:
     """The accuracy of the last whole epoch of a training that ended early; 0 if there was none."""
     values = history.get("test_accuracy", [])
@@ -168,9 +180,8 @@ def _accuracy(guesses: Tensor, targets: Tensor) -> float:
 
 
 def _rounded(history: Mapping[str, list[float]]) -> dict[str, list[float]]:
-    """As many digits as anybody looks at: a record is kept for good."""
-    digits = {"loss": 6, "train_accuracy": 5, "test_accuracy": 5, "seconds": 4}
-    return {key: [round(v, digits[key]) for v in values] for key, values in history.items()}
+    """Six digits, more than anybody looks at: a record is kept for good."""
+    return {key: [float(f"{v:.6g}") for v in values] for key, values in history.items()}
 
 
 def versions() -> dict[str, str]:

@@ -19,7 +19,8 @@ class Split:
 
     - ``"given"``: the official split of the data set;
     - ``"half"``: a random half of all samples to train on, the other to test (the paper's HDM05);
-    - ``"part"``: 20 % of each class to test, at random, for data without a split of their own;
+    - ``"part"``: a fifth of each class to test, at random, for data without a split of their own; of a
+      class of 5k + r samples k, or with probability r/5 one more, but never all;
     - ``"fold"``: fold ``fold`` of ``folds`` of the official *training* samples is tested on, each class
       divided evenly, the same folds for every seed: what choices are made by;
     - ``"group"``: the samples whose ``column`` is ``value`` are tested on, all others trained on.
@@ -54,7 +55,7 @@ class Split:
             train[members[torch.randperm(len(members), generator=generator)[: len(members) // 2]]] = True
             test = ~train
         elif self.kind == "part":
-            test = _dealt(dataset.labels, kept, 5, generator) == 0
+            test = _fifth(dataset.labels, kept, generator)
             train = ~test
         elif self.kind == "fold":
             inside = _given(dataset)[0] & kept
@@ -90,6 +91,17 @@ def _equal(dataset: Dataset, column: str, value: str) -> Tensor:
     if column not in dataset.columns:
         raise ValueError(f"{dataset.name} has no column {column!r}; it has {', '.join(dataset.columns)}")
     return torch.from_numpy(dataset.columns[column].astype(str) == str(value))
+
+
+def _fifth(labels: Tensor, kept: Tensor, generator: torch.Generator) -> Tensor:
+    """A fifth of each class, rounded up or down at random so that it is one in the mean."""
+    chosen = torch.zeros(len(labels), dtype=torch.bool)
+    for label in labels[kept].unique():
+        members = (kept & (labels == label)).nonzero().flatten()
+        members = members[torch.randperm(len(members), generator=generator)]
+        count = int(len(members) / 5 + torch.rand((), generator=generator).item())
+        chosen[members[: min(count, len(members) - 1)]] = True
+    return chosen
 
 
 def _dealt(labels: Tensor, kept: Tensor, hands: int, generator: torch.Generator) -> Tensor:

@@ -6,12 +6,13 @@ import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
 
 from alem.experiments.baselines import MissingPackageError
 from alem.experiments.ledger import Record
 from alem.experiments.naming import distinguish, group_of
+from alem.experiments.split import Split
 
 # Differences of accuracies that are counts over fewer than 10¹² samples; below it is rounding.
 SAME = 1e-12
@@ -67,7 +68,7 @@ def summarise(records: Iterable[Record]) -> list[Row]:
     asked: dict[str, set[str]] = {}
     for record in records:
         groups.setdefault(group_of(record), []).append(record)
-        asked.setdefault(section_of(record), set()).add(_split(record))
+        asked.setdefault(section_of(record), set()).update(_splits(record))
     return [_row(group, labels[group], own, asked[section_of(own[0])]) for group, own in groups.items()]
 
 
@@ -121,14 +122,27 @@ def correct(record: Record) -> int:
     )
 
 
-def _split(record: Record) -> str:
-    return json.dumps(record["config"].get("split", {}), sort_keys=True)
+def _splits(record: Record) -> set[str]:
+    """All splits that a seed needs, as far as one of them tells: every fold, or this one."""
+    split = _split(record)
+    if split["kind"] != "fold":
+        return {_text(split)}
+    return {_text(split | {"fold": k}) for k in range(split["folds"])}
+
+
+def _split(record: Record) -> dict[str, Any]:
+    """How the samples were divided; records leave out what is a default."""
+    return asdict(Split()) | record["config"].get("split", {})
+
+
+def _text(split: dict[str, Any]) -> str:
+    return json.dumps(split, sort_keys=True)
 
 
 def _row(group: str, label: str, records: list[Record], asked: set[str]) -> Row:
     by_seed: dict[int, dict[str, Record]] = {}
     for record in records:
-        by_seed.setdefault(record["config"]["seed"], {}).setdefault(_split(record), record)
+        by_seed.setdefault(record["config"]["seed"], {}).setdefault(_text(_split(record)), record)
     accuracies = {
         seed: sum(map(correct, own.values())) / sum(record["tested"] for record in own.values())
         for seed, own in sorted(by_seed.items())

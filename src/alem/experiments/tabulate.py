@@ -57,10 +57,10 @@ def cells(table: Table, records: Records) -> dict[tuple[str, str], Cell]:
         place = places[column_label]
         percent = last
         if table.tail > 1 and not asked.is_baseline:
-            percent = {
-                record["config"]["seed"]: 100
-                * statistics.median(record["history"]["test_accuracy"][-table.tail :])
+            percent = last | {
+                record["config"]["seed"]: 100 * statistics.median(tested[-table.tail :])
                 for record in own
+                if (tested := record["history"]["test_accuracy"])
             }
         found[row_label, column_label] = Cell(
             percent,
@@ -126,7 +126,7 @@ def legend(table: Table) -> str:
     """What the numbers are."""
     last = "of the last epoch" if table.tail == 1 else f"as the median of the last {table.tail} epochs"
     parts = [
-        f"Accuracy in percent {last} over the whole test set, mean ± standard deviation over the seeds."
+        f"Accuracy in percent {last} over all samples tested on, mean ± standard deviation over the seeds."
     ]
     if table.tail > 1:
         parts.append("In brackets the last epoch.")

@@ -43,7 +43,7 @@ def curves(rows: Sequence[Row], looks: Looks, what: str = "test_accuracy") -> Fi
             axis.set(xlabel="epoch", ylabel=f"{NAMES[what]}{percent}")
             axis.margins(x=0.02)
             axis.xaxis.get_major_locator().set_params(integer=True)
-            if what == "loss":
+            if what == "loss" and any((values > 0).any() for values in late):
                 axis.set_yscale("log")
         axes[0].set_title(f"{NAMES[what].capitalize()}, all epochs")
         if len(axes) > 1:

@@ -13,7 +13,7 @@ from alem.experiments.report.content import content
 from alem.experiments.report.html import to_html
 from alem.experiments.report.markdown import FIGURES, to_markdown
 
-__all__ = ["write_report"]
+__all__ = ["write_report", "write_whole"]
 
 
 def write_report(
@@ -33,11 +33,11 @@ def write_report(
     }
     files |= {out / "report.md": to_markdown(blocks), out / "report.html": to_html(blocks, title)}
     for path, text in files.items():
-        _write(path, text)
+        write_whole(path, text)
     return list(reversed(files))
 
 
-def _write(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
     """The whole file, or the old one stays."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
