@@ -139,8 +139,7 @@ def test_a_table_is_run_printed_and_kept(tmp_path: Path, capsys: pytest.CaptureF
     out = capsys.readouterr().out
     assert "87.80 ± 0.71" in out, "the paper's number"
     assert "not the protocol of the table: epochs 1" in out
-    page = (tmp_path / "results" / "fpha.md").read_text("utf-8")
-    assert "| ALog-MUL |" in page
+    assert not (tmp_path / "results" / "fpha.md").exists(), "the page is that of the whole table"
     records = Ledger(tmp_path / "results" / "fpha").records().values()
     assert len(records) == 5
     assert alem("figure", "fpha-parameters", "--data", path, "--out", tmp_path / "results", *words[:4]) == 0
@@ -181,7 +180,7 @@ def test_complexity_is_counted(
 def test_the_list_names_everything(capsys: pytest.CaptureFixture[str]) -> None:
     assert alem("list") == 0
     out = capsys.readouterr().out
-    for name in ("hdm05", "ssvep", "fpha-curves", "gap", "bwm", "ntu60", "complexity"):
+    for name in ("natops", "ssvep", "fpha-curves", "gap", "bwm", "ntu60", "complexity"):
         assert name in out
 
 
@@ -223,7 +222,8 @@ def test_what_is_wrong_with_the_data_is_one_line_and_leaves_nothing(
     [
         (["--log", "lnn"], "no logarithm is called 'lnn'; there are ln"),
         (["--log", "ln,mull"], "no logarithm is called 'mull'"),
-        (["--metric", "lemm"], "no metric is called 'lemm'"),
+        (["--norm", "liebn", "--metric", "lemm"], "no metric is called 'lemm'"),
+        (["--metric", "aim"], "--metric is that of --norm liebn or of --head gyro"),
         (["--norm", "bn"], "norm must be one of spdnetbn"),
         (["--optimizer", "adam"], "optimizer must be one of rsgd, amsgrad, got 'adam'"),
         (["--dtype", "half"], "dtype must be one of"),
@@ -236,6 +236,7 @@ def test_what_is_wrong_with_the_data_is_one_line_and_leaves_nothing(
         (["--option", "speed=3"], "has no option speed"),
         (["--reader", "hdm5"], "unknown reader 'hdm5'; choose npz"),
         (["--epoch", "x"], "expected a whole number"),
+        (["--option", "loading=-1"], "matrices"),
         (["--colour", "red"], "unrecognized arguments: --colour red"),
     ],
 )
@@ -245,6 +246,53 @@ def test_what_is_wrong_with_the_arguments_is_one_line(
     out = tmp_path / "out"
     assert message in failure(capsys, "train", "--data", small_file, "--out", out, *words)
     assert not out.exists()
+
+
+def test_the_page_of_a_whole_table_is_written_and_the_figure_shares_its_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataclasses import replace
+
+    from alem.experiments import TABLES
+
+    small_table = replace(TABLES["fpha"], rows=TABLES["fpha"].rows[5:6], recipe={"epochs": 2})
+    monkeypatch.setitem(TABLES, "fpha", small_table)
+    path = tmp_path / "fpha.npz"
+    data.save(small(samples=45, n=40), path)
+    assert alem("table", "fpha", "--data", path, "--out", tmp_path / "r", "--seeds", 2) == 0
+    page = (tmp_path / "r" / "fpha.md").read_text("utf-8")
+    assert "| ALog-MUL |" in page
+    assert "not the protocol" not in capsys.readouterr().out
+
+
+def test_seeds_of_any_size(small_file: Path, tmp_path: Path) -> None:
+    for seed in (-1, 5_000_000_000):
+        assert alem("train", "--data", small_file, "--epochs", 1, "--seed", seed, "--out", tmp_path) == 0
+
+
+def test_data_that_cannot_be_divided(
+    small_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = small().select(small().train)
+    path = tmp_path / "whole.npz"
+    data.save(whole, path)
+    out = tmp_path / "out"
+    assert "leaves nothing to test on" in failure(capsys, "train", "--data", path, "--out", out)
+    line = failure(capsys, "table", "fpha", "--data", path, "--out", out)
+    assert "leaves nothing to test on" in line
+    bare = tmp_path / "bare.npz"
+    np.savez(bare, matrices=np.eye(4)[None].repeat(6, 0), y=np.arange(6) % 2)
+    assert "no column 'subject'" in failure(capsys, "table", "ssvep", "--data", bare, "--out", out)
+    assert "no official split" in failure(capsys, "table", "natops", "--data", bare, "--out", out)
+    assert not out.exists()
+
+
+def test_arguments_that_would_be_ignored_are_refused(
+    small_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    twice = ("--data", small_file, "--data", small_file)
+    assert "--data is given twice for fpha" in failure(capsys, "table", "fpha", *twice)
+    assert "takes --out only" in failure(capsys, "table", "complexity", "--seeds", 3)
 
 
 def test_names_of_tables_figures_and_rows(

@@ -20,13 +20,17 @@ def add_running(parser: argparse.ArgumentParser, out: str) -> None:
 def device(text: str) -> str:
     """A device that is here."""
     try:
-        kind = torch.device(text).type
+        asked = torch.device(text)
     except RuntimeError as error:
         raise argparse.ArgumentTypeError(f"no device is called {text!r}") from error
-    if kind not in ("cpu", "cuda"):
-        raise argparse.ArgumentTypeError(f"cpu and cuda are supported, not {kind}")
-    if kind == "cuda" and not torch.cuda.is_available():
+    if asked.type not in ("cpu", "cuda"):
+        raise argparse.ArgumentTypeError(f"alem runs on cpu and cuda, not on {asked.type}")
+    if asked.type == "cpu":
+        return "cpu"
+    if not torch.cuda.is_available():
         raise argparse.ArgumentTypeError("torch sees no CUDA device here")
+    if (asked.index or 0) >= torch.cuda.device_count():
+        raise argparse.ArgumentTypeError(f"torch sees {torch.cuda.device_count()} CUDA devices, not {text}")
     return text
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from alem import bench
+from alem.cli.arguments import device
 
 HELP = "time alem beside its peers"
 DTYPES = ("float32", "float64")
@@ -19,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rows", type=_rows, default=list(bench.ROWS), help=f"of {','.join(bench.ROWS)}; all by default"
     )
-    parser.add_argument("--device", type=_device, default="cpu", help="cpu (the default), cuda, cuda:1 …")
+    parser.add_argument("--device", type=device, default="cpu", help="cpu (the default), cuda, cuda:1 …")
     parser.add_argument("--dtype", choices=DTYPES, help="one of the two only")
     parser.add_argument(
         "--quick", action="store_true", help="a few cases of each row, a few minutes in all"
@@ -45,15 +46,3 @@ def _rows(text: str) -> list[str]:
         if row not in bench.ROWS:
             raise argparse.ArgumentTypeError(f"no row is called {row!r}; there are {', '.join(bench.ROWS)}")
     return rows
-
-
-def _device(text: str) -> str:
-    try:
-        kind = torch.device(text).type
-    except RuntimeError as error:
-        raise argparse.ArgumentTypeError(f"no device is called {text!r}") from error
-    if kind not in ("cpu", "cuda"):
-        raise argparse.ArgumentTypeError(f"the suite runs on cpu and cuda, not on {kind}")
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise argparse.ArgumentTypeError("torch sees no CUDA device here")
-    return text

@@ -21,6 +21,7 @@ def run(arguments: argparse.Namespace) -> int:
     require_training()
     from alem.experiments import figures
     from alem.experiments.pictures import FIGURES
+    from alem.experiments.report import write_whole
     from alem.experiments.summary import summarise
 
     if arguments.name not in FIGURES:
@@ -32,9 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     records = run_table(table, arguments, figure.rows)
     rows = summarise(record for own in records.values() for record in own)
     drawing = figures.draw(figure.draw(rows, figures.looks(rows)), arguments.name)
-    folder = arguments.out / "figures"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{arguments.name}.svg"
-    path.write_text(figures.to_file(drawing), encoding="utf-8")
+    path = arguments.out / "figures" / f"{arguments.name}.svg"
+    write_whole(path, figures.to_file(drawing))
     print(f"{figure.title}: {path}")
     return 0

@@ -46,9 +46,14 @@ def run(arguments: argparse.Namespace) -> int:
     """0; what goes wrong is raised."""
     require_training()
     from alem.experiments import complexity
+    from alem.experiments.report import write_whole
     from alem.experiments.tabulate import legend, markdown, text
 
+    path = arguments.out / f"{arguments.name}.md"
+    changed = arguments.row or arguments.epochs or arguments.metric_lr
     if arguments.name == "complexity":
+        if arguments.data or arguments.seeds or changed:
+            raise UsageError("table complexity is measured on made-up matrices and takes --out only")
         measured = complexity.measure()
         page, shown = complexity.markdown(measured), complexity.text(measured)
     else:
@@ -56,10 +61,11 @@ def run(arguments: argparse.Namespace) -> int:
         records = run_table(table, arguments, arguments.row)
         page, shown = markdown(table, records), f"{text(table, records)}\n\n{legend(table)}"
     print(shown)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    path = arguments.out / f"{arguments.name}.md"
-    path.write_text(page, encoding="utf-8")
-    print(f"\nwritten to {path}")
+    if changed:  # the page is that of the whole table
+        print(f"\n{path} is written without --row, --epochs and --metric-lr only")
+    else:
+        write_whole(path, page)
+        print(f"\nwritten to {path}")
     return 0
 
 
@@ -81,6 +87,8 @@ def run_table(
     for row in rows:
         if row not in known:
             raise UsageError(f"table {table.name} has no row {row!r}; it has {', '.join(known)}")
+    from alem.experiments.baselines import require_baseline
+
     changes: dict[str, Any] = {
         key: value
         for key, value in (("epochs", arguments.epochs), ("metric_lr", arguments.metric_lr))
@@ -88,6 +96,10 @@ def run_table(
     }
     with arguments_of(f"table {table.name}"):
         cells = table.cells(paths, arguments.seeds, rows, changes)
+        for run_ in (r for runs in cells.values() for r in runs[:1]):  # what is amiss is said before hours
+            run_.split.places(run_.source.load(), run_.seed)
+            if not run_.method.is_network:
+                require_baseline(run_.method)
     left = [name for name in table.data if name not in paths]
     if left:
         print(f"without {', '.join(left)}: its columns are left out (--data NAME=PATH)")
@@ -122,5 +134,7 @@ def _paths(table: Table, given: Sequence[str]) -> dict[str, str]:
             name, path = table.data[0], text
         if name not in table.data:
             raise UsageError(f"table {table.name} takes no data called {name!r}; {', '.join(table.data)}")
+        if name in paths:
+            raise UsageError(f"--data is given twice for {name}; a table takes each data set once")
         paths[name] = path
     return paths

@@ -64,7 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     options = tuple(_option(text) for text in arguments.option)
     source = Source(arguments.data, reader=arguments.reader, options=options)
-    data = source.load()
+    with arguments_of(f"{arguments.data} and its options"):
+        data = source.load()
     print(data)
     if data.repairs:
         print(data.repairs.describe(data.names))
@@ -91,6 +92,8 @@ def _runs(arguments: argparse.Namespace, source: Source, data: Dataset) -> list[
     from alem.training import Recipe
 
     recommended = arguments.recipe == "recommended"
+    if arguments.metric is not None and arguments.norm != "liebn" and arguments.head != "gyro":
+        raise UsageError("--metric is that of --norm liebn or of --head gyro, and neither is asked for")
     given = {
         "norm": arguments.norm,
         "metric": arguments.metric,
@@ -119,6 +122,7 @@ def _runs(arguments: argparse.Namespace, source: Source, data: Dataset) -> list[
         for method in methods:  # a mistake is said before anything is trained
             SPDNet([data.n, *dims], len(data.classes), **dict(method.options))
         (split,) = part(data)
+        split.places(data, arguments.seed)
     return [
         Run(source, method, split, seed)
         for seed in range(arguments.seed, arguments.seed + arguments.seeds)
