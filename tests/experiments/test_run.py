@@ -177,3 +177,12 @@ def test_warnings_of_others_are_kept(small_file: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(running, "fit_baseline", noisy)
     record = Run(Source(str(small_file)), Method("log-euclidean")).execute()
     assert record["warnings"] == ["RuntimeWarning: did not converge"]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
+def test_a_run_on_cuda_is_that_on_the_cpu(small_file: Path) -> None:
+    host, device = (run(small_file, log="gap").execute(kind) for kind in ("cpu", "cuda"))
+    assert device["device"] == "cuda"
+    assert device["key"] == host["key"]
+    assert device["predictions"] == host["predictions"]
+    assert device["spectra"] is not None

@@ -244,11 +244,14 @@ def test_single_precision() -> None:
     assert {p.dtype for p in net.parameters()} == {torch.float32}
 
 
-def test_prediction_leaves_the_mode_alone_and_is_in_evaluation() -> None:
+def test_prediction_leaves_the_mode_alone_and_is_in_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
     part, _ = parts()
     net = network(dropout=0.5).train()
     batches = Batches(part.matrices, part.labels, part.places, torch.float64, torch.device("cpu"))
-    torch.testing.assert_close(predict(net, batches, 4), predict(net, batches, 100))
+    at_once = predict(net, batches)
+    monkeypatch.setattr("alem.training.batches.BLOCK", 4)
+    assert [len(X) for X in batches.blocks()] == [4, 4, 4, 4, 4, 3]
+    torch.testing.assert_close(predict(net, batches), at_once)
     assert net.training
 
 
@@ -270,3 +273,28 @@ def test_prediction_leaves_the_mode_alone_and_is_in_evaluation() -> None:
 def test_recipes_that_make_no_sense(options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Recipe(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device here")
+@pytest.mark.parametrize("held", [None, 0])
+def test_on_cuda_it_does_what_it_does_on_the_cpu(tmp_path: Path, held: int | None) -> None:
+    options = {"log": "gap", "whiten": True, "trace_norm": True, "chart_norm": True, "vec": "vech"}
+    recipe = Recipe(optimizer="amsgrad", lr=1e-2, schedule="cosine", epochs=12, batch_size=5)
+    histories = [
+        fit(network(**options), *parts(), recipe, device=device, held=held).history
+        for device in ("cpu", "cuda")
+    ]
+    assert histories[1].loss == pytest.approx(histories[0].loss, rel=1e-8)
+    assert histories[1].train_accuracy == histories[0].train_accuracy
+    assert histories[1].test_accuracy == histories[0].test_accuracy
+    path = tmp_path / "run.safetensors"
+
+    def stop(history: History) -> None:
+        if len(history) == 8:
+            raise KeyboardInterrupt
+
+    again = {"device": "cuda", "held": held, "checkpoint": path, "saved_every": 0.0}
+    with pytest.raises(KeyboardInterrupt):
+        fit(network(**options), *parts(), recipe, **again, watch=stop)
+    resumed = fit(network(**options), *parts(), recipe, **again)
+    assert resumed.history.loss == pytest.approx(histories[0].loss, rel=1e-8)

@@ -86,6 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _runs(arguments: argparse.Namespace, source: Source, data: Dataset) -> list[Run]:
     from alem.experiments import Method, Run
+    from alem.experiments.method import one_bimap
     from alem.experiments.protocols import part
     from alem.experiments.recommended import RECOMMENDED
     from alem.models.spdnet import SPDNet
@@ -113,7 +114,7 @@ def _runs(arguments: argparse.Namespace, source: Source, data: Dataset) -> list[
         if getattr(arguments, field.name, None) is not None
     }
     logs = (arguments.log or base.get("log", "ln")).split(",") if arguments.head != "gyro" else [None]
-    dims = arguments.dims or (max(1, round((RECOMMENDED.share if recommended else 0.5) * data.n)),)
+    dims = arguments.dims or one_bimap(RECOMMENDED.share if recommended else 0.5, data.n)
     with arguments_of("arguments of training"):
         recipe = Recipe(**{**(RECOMMENDED.recipe if recommended else {}), **changes})
         methods = [

@@ -15,6 +15,11 @@ from alem.training import Recipe, seeded
 NETWORKS: dict[str, Callable[..., nn.Module]] = {"SPDNet": models.SPDNet, "RResNet": models.RResNet}
 
 
+def one_bimap(share: float, n: int) -> tuple[int, ...]:
+    """The sizes after the input's of a network with one BiMap, to ``share`` of n; of 0 there is none."""
+    return (max(1, round(share * n)),) if share else ()
+
+
 @dataclass(frozen=True)
 class Method:
     """A network, its options and its recipe; or, without a recipe, a baseline and its options.

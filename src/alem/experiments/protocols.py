@@ -31,8 +31,14 @@ def part(dataset: Dataset) -> tuple[Split, ...]:
 
 
 def folds(dataset: Dataset) -> tuple[Split, ...]:
-    """Five folds of the training samples: what a choice may look at."""
-    return tuple(Split("fold", fold=k, folds=5) for k in range(5))
+    """Folds of the training samples, which is what a choice may look at: a subject each, or five."""
+    if "subject" not in dataset.columns:
+        return tuple(Split("fold", fold=k, folds=5) for k in range(5))
+    subjects = dataset.columns["subject"]
+    if dataset.train is not None:
+        subjects = subjects[dataset.train.numpy()]
+    count = len(np.unique(subjects))
+    return tuple(Split("fold", fold=k, folds=count, column="subject") for k in range(count))
 
 
 def sessions(dataset: Dataset) -> tuple[Split, ...]:

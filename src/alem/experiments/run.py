@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+import alem
 from alem.data import Dataset, load
 from alem.experiments.baselines import fit_baseline
 from alem.experiments.ledger import FORMAT, Record
@@ -27,7 +28,7 @@ from alem.experiments.split import Split
 from alem.linalg import InvalidMatrixError
 from alem.training import Batches, Part, Watch, fit, predict
 
-PACKAGES = ("alem", "torch", "numpy", "geoopt", "lightning-fabric", "scikit-learn", "pyriemann")
+PACKAGES = ("torch", "numpy", "geoopt", "lightning-fabric", "scikit-learn", "pyriemann")
 
 
 GIVEN = Split("given")
@@ -78,7 +79,7 @@ class Run:
 
     def _columns(self, data: Dataset) -> dict[str, str]:
         """A digest of the samples, where they follow from columns, which the fingerprint lacks."""
-        if self.split.kind != "group" and not self.split.within:
+        if not self.split.column and not self.split.within:
             return {}
         places = torch.cat(self.split.places(data, self.seed))
         return {"samples": hashlib.blake2b(places.numpy().tobytes(), digest_size=4).hexdigest()}
@@ -186,7 +187,7 @@ def _rounded(history: Mapping[str, list[float]]) -> dict[str, list[float]]:
 
 def versions() -> dict[str, str]:
     """Of what computed the result; those of the packages that are there."""
-    found = {"python": platform.python_version()}
+    found = {"python": platform.python_version(), "alem": alem.__version__}
     for name in PACKAGES:
         try:
             found[name] = metadata.version(name)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from alem.data import Dataset
@@ -22,7 +24,8 @@ class Split:
     - ``"part"``: a fifth of each class to test, at random, for data without a split of their own; of a
       class of 5k + r samples k, or with probability r/5 one more, but never all;
     - ``"fold"``: fold ``fold`` of ``folds`` of the official *training* samples is tested on, each class
-      divided evenly, the same folds for every seed: what choices are made by;
+      divided evenly, or with ``column`` its values dealt whole, in their order, so that nobody is on both
+      sides; the same folds for every seed: what choices are made by;
     - ``"group"``: the samples whose ``column`` is ``value`` are tested on, all others trained on.
 
     ``within``, columns and their values, keeps only the samples that have them, before anything else.
@@ -59,7 +62,10 @@ class Split:
             train = ~test
         elif self.kind == "fold":
             inside = _given(dataset)[0] & kept
-            dealt = _dealt(dataset.labels, inside, self.folds, torch.Generator().manual_seed(0))
+            if self.column:
+                dealt = _whole(dataset, self.column, inside, self.folds)
+            else:
+                dealt = _dealt(dataset.labels, inside, self.folds, torch.Generator().manual_seed(0))
             test = dealt == self.fold
             train = inside & ~test
         else:
@@ -87,10 +93,14 @@ def _given(dataset: Dataset) -> tuple[Tensor, Tensor]:
     return dataset.train, ~dataset.train
 
 
-def _equal(dataset: Dataset, column: str, value: str) -> Tensor:
+def _column(dataset: Dataset, column: str) -> NDArray[np.str_]:
     if column not in dataset.columns:
         raise ValueError(f"{dataset.name} has no column {column!r}; it has {', '.join(dataset.columns)}")
-    return torch.from_numpy(dataset.columns[column].astype(str) == str(value))
+    return dataset.columns[column].astype(str)
+
+
+def _equal(dataset: Dataset, column: str, value: str) -> Tensor:
+    return torch.from_numpy(_column(dataset, column) == str(value))
 
 
 def _fifth(labels: Tensor, kept: Tensor, generator: torch.Generator) -> Tensor:
@@ -102,6 +112,15 @@ def _fifth(labels: Tensor, kept: Tensor, generator: torch.Generator) -> Tensor:
         count = int(len(members) / 5 + torch.rand((), generator=generator).item())
         chosen[members[: min(count, len(members) - 1)]] = True
     return chosen
+
+
+def _whole(dataset: Dataset, column: str, kept: Tensor, hands: int) -> Tensor:
+    """A hand for each sample kept, −1 for the others; those of one value of the column have the same."""
+    values = _column(dataset, column)
+    _, places = np.unique(values[kept.numpy()], return_inverse=True)
+    hand = torch.full((len(values),), -1)
+    hand[kept] = torch.from_numpy(places) % hands
+    return hand
 
 
 def _dealt(labels: Tensor, kept: Tensor, hands: int, generator: torch.Generator) -> Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from alem.experiments.method import Method
+from alem.experiments.method import Method, one_bimap
 from alem.experiments.protocols import Protocol
 from alem.experiments.run import Run
 from alem.training import Recipe
@@ -50,7 +50,7 @@ class Row:
 
     ``published`` has the paper's number for each column, in order, where there is one; ``by_column`` what
     the row changes of the recipe in one column. With ``share`` the network has one BiMap, to matrices of
-    that share of the input's size, in place of the sizes of the column.
+    that share of the input's size, in place of the sizes of the column; with a share of 0 it has none.
     """
 
     label: str
@@ -91,7 +91,7 @@ class Table:
             return Method(row.kind, options=row.options)
         dims = column.dims or column.protocol.dims
         if row.share is not None:
-            dims = (max(1, round(row.share * n)),)
+            dims = one_bimap(row.share, n)
         own = row.by_column.get(column.label, {})
         recipe = {**self.recipe, **column.recipe, **row.recipe, **own, **(changes or {})}
         return Method(row.kind, dims, row.options, Recipe(**recipe))

@@ -10,6 +10,9 @@ from torch import Tensor
 # A part of up to this many bytes is copied to the device once; a larger one travels batch by batch, so
 # that a file mapped into memory is never read as a whole.
 HELD = 4 * 2**30
+# Matrices evaluated together, more than in training: nothing is kept for a gradient. On an accelerator,
+# where each block costs its launches, as many as fill so many bytes.
+BLOCK, BLOCK_BYTES = 512, 2**27
 
 
 class Batches:
@@ -51,3 +54,10 @@ class Batches:
             else:
                 places = self._places[part] if order is None else self._places[order[part]]
                 yield part, self._fetch(places), labels[part]
+
+    def blocks(self) -> Iterator[Tensor]:
+        """All matrices in their order, in blocks that suit an evaluation."""
+        size = BLOCK
+        if self._device.type != "cpu":
+            size = max(size, BLOCK_BYTES // (self._matrices[0].numel() * self._dtype.itemsize))
+        return (X for _, X, _ in self.run(size))

@@ -19,8 +19,6 @@ from alem.training.checkpoint import CheckpointError, load_checkpoint, save_chec
 from alem.training.recipe import Recipe
 from alem.training.step import TrainingStep
 
-# Matrices evaluated together, more than in training: nothing is kept for a gradient.
-EVALUATED = 512
 # Seconds between two checkpoints, at ends of epochs.
 SAVED_EVERY = 30.0
 
@@ -128,7 +126,7 @@ def fit(
             raise CheckpointError(f"{checkpoint} is of another training; remove it or choose another place")
         fitted = Fitted(History(**header["history"]), header["stopped"])
     elif calibrate := getattr(model, "calibrate", None):
-        calibrate(X for _, X, _ in parts[0].run(EVALUATED))
+        calibrate(parts[0].blocks())
     step = TrainingStep(wrapped, optimizer, capture=capture, max_norm=recipe.max_norm)
     saved = time.monotonic()
 
@@ -202,13 +200,13 @@ def _run_epoch(
     history.seconds.append(time.perf_counter() - start)
 
 
-def predict(model: nn.Module, samples: Batches, size: int = EVALUATED) -> Tensor:
+def predict(model: nn.Module, samples: Batches) -> Tensor:
     """The outputs for all samples, in evaluation; the mode of the model stays."""
     was_training = model.training
     model.eval()
     try:
         with torch.no_grad():
-            return torch.cat([model(X) for _, X, _ in samples.run(size)])
+            return torch.cat([model(X) for X in samples.blocks()])
     finally:
         model.train(was_training)
 
