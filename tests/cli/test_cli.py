@@ -31,6 +31,18 @@ def test_without_a_command_it_lists_them(capsys: pytest.CaptureFixture[str]) -> 
     assert "doctor" in text
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a pipe whose reader has gone is another error there")
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    ours = subprocess.Popen(
+        [sys.executable, "-m", "alem", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert ours.stdout is not None
+    ours.stdout.close()
+    _, errors = ours.communicate()
+    assert errors == b""
+    assert ours.returncode == 141
+
+
 def test_doctor_says_what_decomposes(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -72,6 +72,23 @@ def test_folds_divide_the_training_samples_and_never_touch_the_test_set() -> Non
     assert sorted(seen) == sorted(official), "each is tested on once"
 
 
+def test_folds_of_a_column_keep_its_values_whole() -> None:
+    dataset = small()
+    assert dataset.train is not None
+    subject = dataset.columns["subject"]
+    tested: list[int] = []
+    for k in range(3):  # of four subjects: the first and the last share a fold
+        split = Split("fold", fold=k, folds=3, column="subject")
+        train, test = split.places(dataset, seed=k)
+        assert not set(subject[train.numpy()]) & set(subject[test.numpy()])
+        assert set(subject[test.numpy()]) == ({0, 3} if k == 0 else {k})
+        assert set(train.tolist()) | set(test.tolist()) == set(dataset.train.nonzero().flatten().tolist())
+        tested += test.tolist()
+    assert sorted(tested) == dataset.train.nonzero().flatten().tolist()
+    with pytest.raises(ValueError, match="small has no column 'day'"):
+        Split("fold", fold=0, folds=3, column="day").places(dataset, 0)
+
+
 def test_the_folds_are_the_same_for_every_seed() -> None:
     dataset = small()
     a, b = (Split("fold", fold=1, folds=5).places(dataset, seed)[1] for seed in (0, 9))

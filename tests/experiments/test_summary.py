@@ -43,6 +43,15 @@ def test_folds_of_a_seed_are_pooled() -> None:
     assert row.n == 2
 
 
+def test_folds_of_a_column_each_have_samples_of_their_own() -> None:
+    folds = [
+        {"kind": "fold", "folds": 2, "fold": k, "column": "person", "samples": digest}
+        for k, digest in enumerate(("0a", "1b"))
+    ]
+    rows = summarise([record(1, split=folds[0]), record(3, split=folds[1])])
+    assert [row.accuracies for row in rows] == [{0: 0.2}]
+
+
 def test_a_seed_without_all_its_folds_does_not_count() -> None:
     folds = [{"kind": "group", "column": "person", "value": value} for value in "12"]
     rows = summarise(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from alem import data, geometry
 from alem.experiments import TABLES, Column, Row, Run, Source, Table
 from alem.experiments.paper import DEPTHS, HDM05_TABLE, NORMS_TABLE
-from alem.experiments.protocols import PROTOCOLS, Protocol, part, sessions
+from alem.experiments.protocols import PROTOCOLS, Protocol, folds, part, sessions
 from alem.experiments.table import Published, published
 
 from .conftest import small
@@ -79,9 +80,25 @@ def test_every_row_is_a_network_that_can_be_built_and_run(name: str, label: str)
 
 
 def test_a_row_of_a_share_takes_its_size_from_the_data() -> None:
-    table = TABLES["natops"]
-    row = next(row for row in table.rows if row.share is not None)
-    assert table.method(row, table.columns[0], 24).dims == (round(row.share * 24),)
+    (column,) = TABLES["natops"].columns
+    for share, dims in ((0.7, (17,)), (0.01, (1,)), (0.0, ()), (None, column.protocol.dims)):
+        row = Row("r", share=share)
+        assert _table(column.protocol, (row,)).method(row, column, 24).dims == dims
+
+
+def test_a_choice_looks_at_training_samples_only_and_by_subject_where_it_can() -> None:
+    dataset = small()
+    assert dataset.train is not None
+    by_subject = folds(dataset)
+    assert [split.column for split in by_subject] == ["subject"] * 4
+    plain = folds(replace(dataset, columns={}))
+    assert [(split.fold, split.folds, split.column) for split in plain] == [(k, 5, "") for k in range(5)]
+    for splits in (by_subject, plain):
+        for split in splits:
+            train, test = split.places(dataset, 0)
+            assert bool(dataset.train[train].all() & dataset.train[test].all())
+    choice = TABLES["choice"]
+    assert all(column.protocol.splits is folds for column in choice.columns)
 
 
 def _table(protocol: Protocol, rows: tuple[Row, ...]) -> Table:

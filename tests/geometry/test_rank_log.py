@@ -74,6 +74,16 @@ def test_in_chart_says_where_the_sorted_inverse_is_exact() -> None:
     assert torch.equal(m.in_chart(X), exact)
 
 
+@pytest.mark.filterwarnings("ignore::alem.geometry.NotADiffeomorphismWarning")
+def test_coordinates_are_recalled_from_any_point_by_their_origin() -> None:
+    m, X = alem(torch.tensor([1.4, -0.6, 1.0, 2.0], dtype=torch.float64)), sym(200, n=4, seed=9)
+    P, origin = m.unchart(X), m.diffeo.origin(X)
+    torch.testing.assert_close(m.diffeo.recall(P, origin), X, rtol=1e-9, atol=1e-9)
+    assert not torch.allclose(m.chart(P), X, atol=1e-3)
+    assert torch.equal(m.diffeo.recall(P), m.chart(P))
+    assert geometry.LogEuclidean().diffeo.origin(X) is None
+
+
 def test_on_its_domain_the_round_trip_is_exact_without_a_branch() -> None:
     m = alem(torch.tensor([1.0, 1.5, 2.0], dtype=torch.float64))
     P = diag(0.5, 1.0, 2.0)  # A_i t_i ascending

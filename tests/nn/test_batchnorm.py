@@ -88,6 +88,37 @@ def test_the_papers_metric_follows_the_papers_formula_and_not_its_claim() -> Non
     assert off > 1e-3  # a true metric has 1e-15 here
 
 
+@pytest.mark.filterwarnings("ignore::alem.geometry.NotADiffeomorphismWarning")
+def test_the_papers_metric_evaluates_at_the_coordinates_that_it_has_tracked() -> None:
+    """Its chart does not lead back to them from a point alone."""
+    layer = nn.LieBN(4, geometry.AdaptiveLogEuclidean(4), momentum=0.3).double()
+    diffeo = layer.metric.diffeo
+    with torch.no_grad():
+        diffeo.weight.copy_(torch.tensor([1.3, 0.8, -1.4, 0.7]))
+    tracked = torch.zeros(4, 4, dtype=torch.float64)
+    for seed in range(3):
+        X = spd(6, seed=seed)
+        layer(X)
+        tracked = tracked.lerp(diffeo.chart(X).mean(0).detach(), 0.3)
+    assert (diffeo.chart(layer.running_mean) - tracked).norm() > 0.1, "a point alone is not enough"
+    again = nn.LieBN(4, geometry.AdaptiveLogEuclidean(4)).double()
+    again.load_state_dict(layer.state_dict())
+    again.eval()
+    Y = diffeo.chart(X)
+    expected = (Y - tracked) / layer.running_var.sqrt()
+    torch.testing.assert_close(again.in_coordinates(Y), expected, **CLOSE)
+    # They follow the metric when it learns, as those of a true chart do.
+    with torch.no_grad():
+        again.metric.diffeo.weight.mul_(1.5)
+    expected = (Y - 1.5 * tracked) / layer.running_var.sqrt()
+    torch.testing.assert_close(again.in_coordinates(Y), expected, **CLOSE)
+
+
+def test_true_charts_need_no_origin() -> None:
+    assert "running_origin" not in nn.LieBN(4, geometry.LogEuclidean()).state_dict()
+    assert "running_origin" not in nn.ChartNorm(4, geometry.GapLogEuclidean()).state_dict()
+
+
 def test_a_batch_of_one_becomes_the_bias() -> None:
     layer = moved("lem")
     torch.testing.assert_close(layer(spd(1)), layer.bias[None].detach(), **CLOSE)

@@ -9,6 +9,7 @@ import torch
 from torch.nn import Sequential
 
 from alem import geometry, nn
+from alem.linalg import InvalidMatrixError
 from alem.nn.eig import RULES
 
 from ..geometry.conftest import FLAT, learned_metric, spd
@@ -27,6 +28,9 @@ def shake(module: torch.nn.Module) -> torch.nn.Module:
 
 spectral_module = importlib.import_module("alem.linalg.spectral")  # the package has a function of that name
 METRIC = {name: learned_metric(name, 4) for name in FLAT}
+UNEQUAL = geometry.AdaptiveLogEuclidean(4)
+with torch.no_grad():
+    UNEQUAL.diffeo.weight.copy_(torch.tensor([1.3, 0.8, 1.4, 0.7]))
 
 
 def runs() -> dict[str, Sequential]:
@@ -43,6 +47,8 @@ def runs() -> dict[str, Sequential]:
     }
     cases |= {
         "log exp": Sequential(nn.LogEig(), nn.ExpEig()),
+        "liebn alem log": Sequential(nn.LieBN(4, UNEQUAL), nn.LogEig()),
+        "chart norm alem log": Sequential(nn.ChartNorm(4, UNEQUAL), nn.LogEig()),
         "exp log": Sequential(nn.ExpEig(), nn.LogEig()),
         "other base": Sequential(nn.ExpEig(), nn.ALog(4, "log2")),
         "nested": Sequential(
@@ -83,6 +89,21 @@ def test_values_gradients_and_statistics_are_those_of_the_plain_run(case: str, m
     )
 
 
+def test_the_papers_inverse_warns_in_a_run_too_and_keeps_what_no_matrix_holds() -> None:
+    """Coordinates that far apart are those of no positive definite matrix that double precision holds."""
+    run = Sequential(nn.LieBN(4, copy.deepcopy(UNEQUAL)), nn.LogEig()).double()
+    with torch.no_grad():
+        run[0].scale.fill_(100.0)
+    fused, X = nn.fuse(run), spd(6)
+    with pytest.warns(geometry.NotADiffeomorphismWarning):
+        Y = fused(X)
+    x, U = torch.linalg.eigh(run[0].in_coordinates(run[0].metric.chart(X)))
+    torch.testing.assert_close(Y, (U * (x / run[0].metric.diffeo.weight)[..., None, :]) @ U.mT)
+    with pytest.raises(InvalidMatrixError):
+        run(X)
+
+
+@pytest.mark.filterwarnings("ignore::alem.geometry.NotADiffeomorphismWarning")
 @pytest.mark.parametrize(
     ("case", "before", "after"),
     [
@@ -92,6 +113,7 @@ def test_values_gradients_and_statistics_are_those_of_the_plain_run(case: str, m
         ("log exp", 2, 1),
         ("liebn sinh gyro", 3, 1),
         ("liebn rank reeig log", 4, 2),
+        ("liebn alem log", 3, 2),
         ("nested", 2, 1),
     ],
 )

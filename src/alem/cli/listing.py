@@ -19,17 +19,20 @@ def run(arguments: argparse.Namespace) -> int:
     from alem.geometry import METRICS
     from alem.nn.eig import RULES
 
+    def line(name: str, about: str) -> None:
+        print(f"  {name:18}{about}")
+
     print("tables (alem table NAME --data PATH)")
     for name, table in TABLES.items():
-        print(f"  {name:16}{table.title}; data: {', '.join(table.data)}")
-    print(f"  {'complexity':16}Parameters and time of the layers; no data")
+        line(name, f"{table.title}; data: {', '.join(table.data)}")
+    line("complexity", "Parameters and time of the layers; no data")
     print("\nfigures (alem figure NAME --data PATH)")
     for name, figure in FIGURES.items():
-        print(f"  {name:16}{figure.title}; data: {', '.join(TABLES[figure.table].data)}")
+        line(name, f"{figure.title}; data: {', '.join(TABLES[figure.table].data)}")
     print("\nlogarithms (alem train --log)", f"  {', '.join(RULES)}", sep="\n")
     print("\nmetrics (alem train --metric)", f"  {', '.join(METRICS)}", sep="\n")
     print("\nlayouts of data (alem train --reader), recognised without being named")
     for name, reader in READERS.items():
-        print(f"  {name:16}{reader.layout}")
-    print(f"  {'digits':16}no file: scikit-learn's digits as 7×7 region covariances")
+        line(name, reader.layout)
+    line("digits", "no file: scikit-learn's digits as 7×7 region covariances")
     return 0

@@ -7,7 +7,7 @@ itself is that of early experiments, whose settings had been looked at on FPHA's
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from alem.experiments.table import Row, Settings
@@ -44,10 +44,14 @@ BASE = Recommended(
     share=0.0,
 )
 
+# The best of the first round: a square BiMap, which begins at a rotation. Coordinates of a matrix that was
+# rotated at random have about the same variance, so that to normalise each of them is to scale them all.
+SQUARE = replace(BASE, share=1.0)
+
 CANDIDATES = (
     BASE.row("base: gap, no BiMap, AMSGrad 5e-3 cosine, decay 1e-2, dropout 0.5, 100 epochs"),
     *(BASE.row(log, log=log) for log in ("ln", "mul", "div", "sinh", "rank")),
-    BASE.row("BiMap to n", share=1.0),
+    SQUARE.row("BiMap to n"),
     BASE.row("BiMap to 0.7 n", share=0.7),
     BASE.row("without whitening", whiten=False),
     BASE.row("without trace norm", trace_norm=False),
@@ -65,6 +69,8 @@ CANDIDATES = (
     BASE.row("constant rate", schedule="constant"),
     BASE.row("50 epochs", epochs=50),
     BASE.row("200 epochs", epochs=200),
+    *(SQUARE.row(f"BiMap to n, {log}", log=log) for log in ("ln", "mul")),
+    SQUARE.row("BiMap to n, dropout 0.2", dropout=0.2),
 )
 
-RECOMMENDED = BASE
+RECOMMENDED = SQUARE

@@ -131,8 +131,13 @@ def _splits(record: Record) -> set[str]:
 
 
 def _split(record: Record) -> dict[str, Any]:
-    """How the samples were divided; records leave out what is a default."""
-    return asdict(Split()) | record["config"].get("split", {})
+    """How the samples were divided; records leave out what is a default.
+
+    The digest of the samples is left out: that of one fold says nothing of the others.
+    """
+    split = asdict(Split()) | record["config"].get("split", {})
+    split.pop("samples", None)
+    return split
 
 
 def _text(split: dict[str, Any]) -> str:

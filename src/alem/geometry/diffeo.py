@@ -68,6 +68,14 @@ class Diffeo(nn.Module, ABC):
         """What :meth:`unchart` needs to know to find the way back to P; None for true charts."""
         return None
 
+    def origin(self, X: Tensor) -> Tensor | None:
+        """What :meth:`recall` needs to know to find X again from ``unchart(X)``; None for true charts."""
+        return None
+
+    def recall(self, P: Tensor, origin: Tensor | None = None) -> Tensor:
+        """φ(P), or where φ is not one-to-one the X whose ``unchart(X)`` is P, by its :meth:`origin`."""
+        return self.chart(P)
+
     def flat(self, X: Tensor) -> Tensor:
         """The projection of a matrix `(..., n, n)` to the flat space, here the symmetric matrices."""
         return linalg.symmetrize(X)

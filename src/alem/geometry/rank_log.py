@@ -105,6 +105,17 @@ class RankLog(SpectralChart):
             t = linalg.eigvalsh(linalg.symmetrize(P)).log()
             return torch.argsort(self._multipliers() * t, dim=-1, stable=True)
 
+    def origin(self, X: Tensor) -> Tensor:
+        """The ranks in ascending order of the eigenvalues that ``unchart`` gives X `(..., n)`."""
+        with torch.no_grad():
+            t = linalg.eigvalsh(linalg.symmetrize(X)) / self._multipliers()
+            return torch.argsort(t, dim=-1, stable=True)
+
+    def recall(self, P: Tensor, origin: Tensor | None = None) -> Tensor:
+        A = self.multipliers()
+        function = self._log, (A if origin is None else A[origin],)
+        return linalg.spectral(P, *self._at(P, function))
+
     def in_chart(self, X: Tensor, branch: Tensor | None = None) -> Tensor:
         """Whether the eigenvalues that ``unchart`` gives X come out in the order of their ranks."""
         with torch.no_grad():
@@ -116,15 +127,15 @@ class RankLog(SpectralChart):
             return (A[torch.argsort(by_rank, dim=-1, stable=True)] == A).all(-1)
 
     def unchart(self, X: Tensor, branch: Tensor | None = None) -> Tensor:
-        self._warn_unless_exact(X, branch)
+        self.warn_unless_exact(X, branch)
         return super().unchart(X, branch)
 
     def pullback(self, X: Tensor, W: Tensor) -> Tensor:
-        self._warn_unless_exact(X, None)
+        self.warn_unless_exact(X)
         return super().pullback(X, W)
 
-    def _warn_unless_exact(self, X: Tensor, branch: Tensor | None) -> None:
-        """Warn once, and only where looking at values is free: eager mode on the CPU."""
+    def warn_unless_exact(self, X: Tensor, branch: Tensor | None = None) -> None:
+        """Warn once of ``unchart(X)``, and only where looking at values is free: eager mode on the CPU."""
         if self._warned or not can_inspect(X) or self.is_diffeo:
             return
         outside = int((~self.in_chart(X, branch)).sum())

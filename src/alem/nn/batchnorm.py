@@ -17,6 +17,7 @@ from alem.nn.inputs import (
     require_momentum,
     require_some,
 )
+from alem.nn.running import move_running_mean, running_coordinates, start_running_mean
 
 
 class LieBN(Constrained):
@@ -29,8 +30,10 @@ class LieBN(Constrained):
     paper's ALEM with unequal multipliers it is the paper's formula.
 
     ``running_mean`` is a point of the manifold and moves along the geodesic to the mean of each batch by
-    ``momentum``; kept in coordinates it would be wrong as soon as the metric learns. A batch of one
-    becomes B and moves the mean; ``running_var``, of which it says nothing, stays.
+    ``momentum``; kept in coordinates it would be wrong as soon as the metric learns. Under the paper's
+    ALEM, whose chart does not lead back to the coordinates that a point came from, ``running_origin``
+    remembers the way. A batch of one becomes B and moves the mean; ``running_var``, of which it says
+    nothing, stays.
 
     (Chen, Song, Liu, Sebe 2024, "A Lie group approach to Riemannian batch normalization".)
     """
@@ -62,7 +65,10 @@ class LieBN(Constrained):
         identity = torch.eye(n, device=device, dtype=dtype)
         self.bias = spd_parameter(identity)
         self.scale = nn.Parameter(torch.ones((), device=device, dtype=dtype))
-        self.register_buffer("running_mean", identity.clone())
+        if isinstance(metric, PullbackMetric):
+            start_running_mean(self, metric, identity)
+        else:
+            self.register_buffer("running_mean", identity.clone())
         self.register_buffer("running_var", torch.ones((), device=device, dtype=dtype))
 
     def extra_repr(self) -> str:
@@ -83,7 +89,7 @@ class LieBN(Constrained):
         metric = self.metric
         assert isinstance(metric, PullbackMetric)
         self._require_input(Y)
-        mean = Y.reshape(-1, self.n, self.n).mean(0) if self.training else metric.chart(self.running_mean)
+        mean = Y.reshape(-1, self.n, self.n).mean(0) if self.training else running_coordinates(self, metric)
         D = Y - mean
         factor = self._factor(metric.inner_product(D, D), mean)
         return factor * D + metric.chart(self.bias)
@@ -115,11 +121,13 @@ class LieBN(Constrained):
                 "their entries are too large to be squared; scale them, with TraceNorm say"
             )
 
-        def move() -> Tensor:
-            M = metric.unchart(mean) if isinstance(metric, PullbackMetric) else mean
-            return metric.geodesic(self.running_mean, M, self.momentum)
-
-        self.running_mean.copy_(moved_mean("LieBN", move, mean))
+        if isinstance(metric, PullbackMetric):
+            X = running_coordinates(self, metric).lerp(mean, self.momentum)
+            move_running_mean(self, metric, X, mean)
+        else:
+            self.running_mean.copy_(
+                moved_mean("LieBN", lambda: metric.geodesic(self.running_mean, mean, self.momentum), mean)
+            )
         if N > 1:
             # A view: torch 2.13 compiles writes of a tensor into a 0-dimensional one on the CPU to nothing.
             self.running_var.view(1).lerp_(variance.view(1), self.momentum)

@@ -12,7 +12,6 @@ from alem.geometry import Metric, PullbackMetric
 from alem.linalg.errors import InvalidMatrixError, can_inspect, matrix_name, worst_index
 from alem.nn.fuse import Chart, Stage, Unchart
 from alem.nn.inputs import (
-    moved_mean,
     require_count,
     require_eps,
     require_matrices,
@@ -20,6 +19,7 @@ from alem.nn.inputs import (
     require_momentum,
     require_some,
 )
+from alem.nn.running import move_running_mean, running_coordinates, start_running_mean
 
 
 class CoordinateNorm(nn.Module):
@@ -145,9 +145,10 @@ class ChartNorm(CoordinateNorm):
     φ⁻¹ of the normalised coordinates of φ(X).
 
     With a metric ``running_mean`` is a point of the manifold `(n, n)`, so that it stays right when the
-    metric learns. ``weight``, ``bias`` and ``running_var`` are in the units of φ at each step, which
-    change with the metric's parameters; the variance forgets those of the past by ``momentum``. Batches of
-    one and matrices that are not finite are treated as :class:`CoordinateNorm` treats vectors.
+    metric learns; ``running_origin`` is as in :class:`LieBN`. ``weight``, ``bias`` and ``running_var``
+    are in the units of φ at each step, which change with the metric's parameters; the variance forgets
+    those of the past by ``momentum``. Batches of one and matrices that are not finite are treated as
+    :class:`CoordinateNorm` treats vectors.
     """
 
     ENTRY, ENTRIES = "matrix", "matrices"
@@ -174,7 +175,7 @@ class ChartNorm(CoordinateNorm):
         self.n = n
         self.metric = metric
         if metric is not None:
-            self.register_buffer("running_mean", torch.eye(n, device=device, dtype=dtype))
+            start_running_mean(self, metric, torch.eye(n, device=device, dtype=dtype))
 
     def extra_repr(self) -> str:
         return f"n={self.n}, momentum={self.momentum}, eps={self.eps}, affine={self.affine}"
@@ -203,15 +204,11 @@ class ChartNorm(CoordinateNorm):
     def _tracked_mean(self) -> Tensor:
         if self.metric is None:
             return super()._tracked_mean()
-        return self.metric.diffeo.vector(self.metric.chart(self.running_mean))
+        return self.metric.diffeo.vector(running_coordinates(self, self.metric))
 
     def _track_mean(self, mean: Tensor) -> None:
         if self.metric is None:
             super()._track_mean(mean)
             return
-        metric = self.metric
-
-        def move() -> Tensor:
-            return metric.unchart(metric.diffeo.matrix(self._tracked_mean().lerp(mean, self.momentum)))
-
-        self.running_mean.copy_(moved_mean("ChartNorm", move, mean))
+        X = self.metric.diffeo.matrix(self._tracked_mean().lerp(mean, self.momentum))
+        move_running_mean(self, self.metric, X, mean)

@@ -50,21 +50,28 @@ class Unchart:
         return self.diffeo.unchart(X)
 
     def spectral(self) -> Spectral | None:
-        """As for :class:`Chart`; the paper's chart has no inverse, and warnings to give."""
-        if not isinstance(self.diffeo, SpectralChart) or isinstance(self.diffeo, RankLog):
+        """As for :class:`Chart`; the paper's chart has no inverse, and a warning to give."""
+        if not isinstance(self.diffeo, SpectralChart):
             return None
-        return Spectral((self.diffeo.inverse,), self.diffeo.n)
+        warn = self.diffeo.warn_unless_exact if isinstance(self.diffeo, RankLog) else None
+        return Spectral((self.diffeo.inverse,), self.diffeo.n, warn)
 
 
 @dataclass(frozen=True)
 class Spectral:
-    """Functions of the spectrum of n×n matrices, innermost first, from one decomposition."""
+    """Functions of the spectrum of n×n matrices, innermost first, from one decomposition.
+
+    ``look``, if there is one, is shown what comes in.
+    """
 
     functions: tuple[Callable[[], SpectralFunction], ...]
     n: int | None = None
+    look: Callable[[Tensor], None] | None = None
 
     def __call__(self, X: Tensor) -> Tensor:
         require_size(X, self.n)
+        if self.look is not None:
+            self.look(X)
         phi, parameters = self.composed()
         return linalg.spectral(X, phi, *(p.to(X.dtype) for p in parameters))
 
@@ -82,9 +89,9 @@ class Spectral:
 
     def then(self, outer: Spectral) -> Spectral | None:
         """Both as one; None where ``outer`` needs a decomposition of its own."""
-        if not Chain.possible(outer.composed()[0], self.composed()[0]):
+        if outer.look is not None or not Chain.possible(outer.composed()[0], self.composed()[0]):
             return None
-        return Spectral(self.functions + outer.functions, outer.n if self.n is None else self.n)
+        return Spectral(self.functions + outer.functions, outer.n if self.n is None else self.n, self.look)
 
 
 class Part(NamedTuple):
