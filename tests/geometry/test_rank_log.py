@@ -75,13 +75,25 @@ def test_in_chart_says_where_the_sorted_inverse_is_exact() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::alem.geometry.NotADiffeomorphismWarning")
-def test_coordinates_are_recalled_from_any_point_by_their_origin() -> None:
+def test_coordinates_are_recalled_whatever_the_chart_does_to_them() -> None:
     m, X = alem(torch.tensor([1.4, -0.6, 1.0, 2.0], dtype=torch.float64)), sym(200, n=4, seed=9)
-    P, origin = m.unchart(X), m.diffeo.origin(X)
-    torch.testing.assert_close(m.diffeo.recall(P, origin), X, rtol=1e-9, atol=1e-9)
-    assert not torch.allclose(m.chart(P), X, atol=1e-3)
-    assert torch.equal(m.diffeo.recall(P), m.chart(P))
-    assert geometry.LogEuclidean().diffeo.origin(X) is None
+    T, order = m.diffeo.keep(X)
+    torch.testing.assert_close(linalg.exp(T), m.unchart(X), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(m.diffeo.recall(T, order), X, rtol=1e-9, atol=1e-9)
+    assert not torch.allclose(m.chart(linalg.exp(T)), X, atol=1e-3)
+    with torch.no_grad():  # in the chart as it is then: its multipliers have moved, their order is the same
+        m.diffeo.weight.mul_(torch.tensor([1.1, 2.0, 0.9, 1.3]))
+    x, U = torch.linalg.eigh(X)
+    expected = (U * (x * torch.tensor([1.1, 2.0, 0.9, 1.3]))[..., None, :]) @ U.mT
+    torch.testing.assert_close(m.diffeo.recall(T, order), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_a_true_chart_keeps_a_point() -> None:
+    diffeo, X = geometry.GapLogEuclidean().double().diffeo, sym(5, n=4)
+    P, order = diffeo.keep(X)
+    assert order is None
+    torch.testing.assert_close(P, diffeo.unchart(X))
+    torch.testing.assert_close(diffeo.recall(P), X)
 
 
 def test_on_its_domain_the_round_trip_is_exact_without_a_branch() -> None:

@@ -68,12 +68,16 @@ class Diffeo(nn.Module, ABC):
         """What :meth:`unchart` needs to know to find the way back to P; None for true charts."""
         return None
 
-    def origin(self, X: Tensor) -> Tensor | None:
-        """What :meth:`recall` needs to know to find X again from ``unchart(X)``; None for true charts."""
-        return None
+    def keep(self, X: Tensor) -> tuple[Tensor, Tensor | None]:
+        """X as something that does not change with the parameters of φ, the point φ⁻¹(X); and None.
 
-    def recall(self, P: Tensor, origin: Tensor | None = None) -> Tensor:
-        """φ(P), or where φ is not one-to-one the X whose ``unchart(X)`` is P, by its :meth:`origin`."""
+        Where φ is not one-to-one, a point is not enough, and what is needed beside it takes the place of
+        None. :meth:`recall` gives X back, in the chart as it is then.
+        """
+        return self.unchart(X), None
+
+    def recall(self, P: Tensor, beside: Tensor | None = None) -> Tensor:
+        """The X of which :meth:`keep` has made P: φ(P)."""
         return self.chart(P)
 
     def flat(self, X: Tensor) -> Tensor:

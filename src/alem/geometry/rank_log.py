@@ -50,7 +50,8 @@ class RankLog(SpectralChart):
         self.n, self.rule, self.ties = n, rule, ties
         self.weight = nn.Parameter(torch.full((n,), start))
         self._log = Chain(linalg.RankScale(ties, of_logarithms=True), linalg.LOG)
-        self._exp = Chain(linalg.EXP, linalg.RankScale(ties))
+        self._scale = linalg.RankScale(ties)
+        self._exp = Chain(linalg.EXP, self._scale)
         self._warned = False
 
     def extra_repr(self) -> str:
@@ -105,16 +106,19 @@ class RankLog(SpectralChart):
             t = linalg.eigvalsh(linalg.symmetrize(P)).log()
             return torch.argsort(self._multipliers() * t, dim=-1, stable=True)
 
-    def origin(self, X: Tensor) -> Tensor:
-        """The ranks in ascending order of the eigenvalues that ``unchart`` gives X `(..., n)`."""
-        with torch.no_grad():
-            t = linalg.eigvalsh(linalg.symmetrize(X)) / self._multipliers()
-            return torch.argsort(t, dim=-1, stable=True)
+    def keep(self, X: Tensor) -> tuple[Tensor, Tensor]:
+        """The natural logarithm T of ``unchart(X)``, and the rank in X of each eigenvalue of T `(..., n)`.
 
-    def recall(self, P: Tensor, origin: Tensor | None = None) -> Tensor:
+        The logarithm, because double precision need not hold the point itself as positive definite.
+        """
         A = self.multipliers()
-        function = self._log, (A if origin is None else A[origin],)
-        return linalg.spectral(P, *self._at(P, function))
+        T = linalg.spectral(X, *self._at(X, (self._scale, (1 / A,))))
+        with torch.no_grad():
+            return T, torch.argsort(linalg.eigvalsh(linalg.symmetrize(X)) / A, dim=-1, stable=True)
+
+    def recall(self, P: Tensor, beside: Tensor | None = None) -> Tensor:
+        A = self.multipliers()
+        return linalg.spectral(P, *self._at(P, (self._scale, (A if beside is None else A[beside],))))
 
     def in_chart(self, X: Tensor, branch: Tensor | None = None) -> Tensor:
         """Whether the eigenvalues that ``unchart`` gives X come out in the order of their ranks."""

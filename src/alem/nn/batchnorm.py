@@ -31,9 +31,9 @@ class LieBN(Constrained):
 
     ``running_mean`` is a point of the manifold and moves along the geodesic to the mean of each batch by
     ``momentum``; kept in coordinates it would be wrong as soon as the metric learns. Under the paper's
-    ALEM, whose chart does not lead back to the coordinates that a point came from, ``running_origin``
-    remembers the way. A batch of one becomes B and moves the mean; ``running_var``, of which it says
-    nothing, stays.
+    ALEM, whose chart does not lead back to the coordinates that a point came from, it is the logarithm of
+    the point, and ``running_order`` remembers the way. A batch of one becomes B and moves the mean;
+    ``running_var``, of which it says nothing, stays.
 
     (Chen, Song, Liu, Sebe 2024, "A Lie group approach to Riemannian batch normalization".)
     """

@@ -145,7 +145,7 @@ class ChartNorm(CoordinateNorm):
     φ⁻¹ of the normalised coordinates of φ(X).
 
     With a metric ``running_mean`` is a point of the manifold `(n, n)`, so that it stays right when the
-    metric learns; ``running_origin`` is as in :class:`LieBN`. ``weight``, ``bias`` and ``running_var``
+    metric learns; ``running_order`` is as in :class:`LieBN`. ``weight``, ``bias`` and ``running_var``
     are in the units of φ at each step, which change with the metric's parameters; the variance forgets
     those of the past by ``momentum``. Batches of one and matrices that are not finite are treated as
     :class:`CoordinateNorm` treats vectors.
