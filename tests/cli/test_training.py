@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -143,7 +145,7 @@ def test_a_table_is_run_printed_and_kept(tmp_path: Path, capsys: pytest.CaptureF
     records = Ledger(tmp_path / "results" / "fpha").records().values()
     assert len(records) == 5
     assert alem("figure", "fpha-parameters", "--data", path, "--out", tmp_path / "results", *words[:4]) == 0
-    drawing = (tmp_path / "results" / "figures" / "fpha-parameters.svg").read_text("utf-8")
+    drawing = (tmp_path / "results" / "figures" / "fpha-parameters-trial.svg").read_text("utf-8")
     assert "<svg" in drawing
     assert len(Ledger(tmp_path / "results" / "fpha").records()) == 5, "the same runs as the table's"
 
@@ -237,6 +239,11 @@ def test_what_is_wrong_with_the_data_is_one_line_and_leaves_nothing(
         (["--reader", "hdm5"], "unknown reader 'hdm5'; choose npz"),
         (["--epoch", "x"], "expected a whole number"),
         (["--option", "loading=-1"], "matrices"),
+        (["--option", "loading=abc"], "option loading of reader npz must be a number, got 'abc'"),
+        (["--option", "loading=nan"], "option loading of reader npz must be a finite number, got nan"),
+        (["--option", "window=2.5"], "option window of reader npz must be a whole number, got 2.5"),
+        (["--seed", "99999999999999999999"], "expected a whole number of 64 bits"),
+        (["--data", ""], "the path of the data is empty"),
         (["--colour", "red"], "unrecognized arguments: --colour red"),
     ],
 )
@@ -255,19 +262,97 @@ def test_the_page_of_a_whole_table_is_written_and_the_figure_shares_its_runs(
 
     from alem.experiments import TABLES
 
-    small_table = replace(TABLES["fpha"], rows=TABLES["fpha"].rows[5:6], recipe={"epochs": 2})
-    monkeypatch.setitem(TABLES, "fpha", small_table)
-    path = tmp_path / "fpha.npz"
+    fpha = TABLES["fpha"]
+    (column,) = fpha.columns
+    own = replace(column, protocol=replace(column.protocol, size=40, classes=3))
+    table = replace(fpha, rows=fpha.rows[5:6], recipe={"epochs": 2}, columns=(own,))
+    path, page = tmp_path / "fpha.npz", tmp_path / "r" / "fpha.md"
     data.save(small(samples=45, n=40), path)
-    assert alem("table", "fpha", "--data", path, "--out", tmp_path / "r", "--seeds", 2) == 0
-    page = (tmp_path / "r" / "fpha.md").read_text("utf-8")
-    assert "| ALog-MUL |" in page
-    assert "not the protocol" not in capsys.readouterr().out
+    words = ("--data", path, "--out", tmp_path / "r", "--seeds", 2)
+    monkeypatch.setitem(TABLES, "fpha", replace(table, columns=(column,)))
+    assert alem("table", "fpha", *words) == 0
+    said = "not the data of the table: fpha has 40×40 matrices in 3 classes, and fpha has 63×63 matrices"
+    assert said in capsys.readouterr().out
+    assert not page.exists(), "the paper's numbers are not for these"
+    monkeypatch.setitem(TABLES, "fpha", table)
+    assert alem("table", "fpha", *words) == 0
+    assert "| ALog-MUL |" in page.read_text("utf-8")
+    assert "not the" not in capsys.readouterr().out
+    figure = tmp_path / "r" / "figures" / "fpha-parameters.svg"
+    assert alem("figure", "fpha-parameters", *words) == 0
+    drawn = figure.read_bytes()
+    assert alem("figure", "fpha-parameters", *words, "--epochs", 1) == 0
+    assert figure.read_bytes() == drawn, "a trial is another picture"
+    assert figure.with_stem("fpha-parameters-trial").exists()
 
 
 def test_seeds_of_any_size(small_file: Path, tmp_path: Path) -> None:
     for seed in (-1, 5_000_000_000):
         assert alem("train", "--data", small_file, "--epochs", 1, "--seed", seed, "--out", tmp_path) == 0
+
+
+def test_the_report_has_what_was_run_there_before(
+    small_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for log in ("mul, div", "ln"):
+        words = ("--epochs", 1, "--jobs", 1, "--log", log, "--out", tmp_path)
+        assert alem("train", "--data", small_file, *words) == 0
+    assert "ALog-MUL" not in capsys.readouterr().out.rpartition("% right")[0].splitlines()[-1]
+    page = (tmp_path / "report.md").read_text("utf-8")
+    assert all(name in page for name in ("SPDNet", "ALog-MUL", "ALog-DIV"))
+    assert alem("report", tmp_path / "runs.jsonl") == 0, "the file will do as well as its folder"
+
+
+def test_few_samples_are_divided_for_every_seed(tmp_path: Path) -> None:
+    three = small(samples=6, classes=2)
+    path = tmp_path / "three.npz"
+    np.savez(path, matrices=three.matrices.numpy(), y=three.labels.numpy())
+    words = ("--seeds", 6, "--epochs", 1, "--jobs", 1, "--out", tmp_path / "out")
+    assert alem("train", "--data", path, *words) == 0
+
+
+def test_what_stands_in_the_way_is_said_before_hours_are_spent(
+    small_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for k, name in enumerate(("networks", "unfinished", "report.html")):
+        out = tmp_path / str(k)
+        out.mkdir()
+        (out / name).mkdir() if name == "report.html" else (out / name).touch()
+        line = failure(capsys, "train", "--data", small_file, "--epochs", 1, "--out", out)
+        assert str(out / name) in line
+        assert not (out / "runs.jsonl").exists()
+
+
+def test_a_gradient_that_is_no_number_from_the_start_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "tiny.npz"
+    tiny = small()
+    np.savez(path, matrices=1e-310 * tiny.matrices.numpy(), y=tiny.labels.numpy())
+    words = ("--recipe", "paper", "--epochs", 1, "--jobs", 1, "--out", tmp_path / "out")
+    assert alem("train", "--data", path, *words) == 2
+    shown = capsys.readouterr().err
+    assert "alem: the gradient of a parameter" in shown.splitlines()[-1]
+    assert "Traceback" not in shown
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal there")
+def test_told_to_end_it_stops_its_workers_and_can_go_on(small_file: Path, tmp_path: Path) -> None:
+    words = ["train", "--data", str(small_file), "--epochs", "100000", "--log", "ln,mul", "--jobs", "2"]
+    ours = subprocess.Popen(
+        [sys.executable, "-m", "alem", *words, "--out", str(tmp_path)], stderr=subprocess.PIPE
+    )
+    unfinished = tmp_path / "unfinished"
+    patience = time.monotonic() + 120
+    while len(list(unfinished.glob("[!.]*"))) < 2 and time.monotonic() < patience:
+        time.sleep(0.1)
+    ours.send_signal(signal.SIGTERM)
+    _, errors = ours.communicate(timeout=60)
+    assert ours.returncode == 130
+    assert b"Traceback" not in errors
+    stamps = [file.stat().st_mtime_ns for file in sorted(unfinished.iterdir())]
+    time.sleep(3)
+    assert [file.stat().st_mtime_ns for file in sorted(unfinished.iterdir())] == stamps, "nobody works on"
 
 
 def test_data_that_cannot_be_divided(

@@ -35,6 +35,13 @@ def test_labels_become_places_among_the_sorted_classes() -> None:
     assert small(labels=np.array([b"b", b"a", b"b", b"c", b"a"])).classes == ("a", "b", "c")
 
 
+def test_names_of_files_that_are_no_text_are_spelled_out() -> None:
+    d = small(labels=["caf\udce9", "a", "a", "a", "a"], names=["\udcff", *"wxyz"])
+    assert d.classes == ("a", "caf\\udce9")
+    assert d.names[0] == "\\udcff"
+    " ".join((*d.classes, *d.names)).encode()
+
+
 def test_with_classes_the_labels_are_places() -> None:
     d = small(labels=torch.tensor([0, 1, 0, 3, 1]), classes=["p", "q", "r", "s"])
     assert d.classes == ("p", "q", "r", "s")

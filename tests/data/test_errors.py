@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tokenize
 import zipfile
 from pathlib import Path
 
@@ -22,6 +23,11 @@ FILE = Path("some") / "file.npz"
         KeyError("y"),
         IndexError("range"),
         zipfile.BadZipFile("File is not a zip file"),
+        RuntimeError("File 'X.npy' is encrypted, password required for extraction"),
+        ZeroDivisionError("division by zero"),
+        tokenize.TokenError("EOF in multi-line statement", (1, 2)),
+        UnboundLocalError("res"),
+        MemoryError(),
     ],
 )
 def test_what_a_damaged_file_raises_becomes_one_line(error: Exception) -> None:

@@ -32,6 +32,17 @@ def tree(root: Path, *names: str) -> Path:
     return root
 
 
+def test_a_class_may_be_called_train(tmp_path: Path) -> None:
+    d = read_folder(tree(tmp_path, "car/1", "train/1", "val/1"))
+    assert d.classes == ("car", "train", "val")
+    assert d.train is None
+
+
+def test_two_sets_to_test_on_are_one_too_many(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="has val and test, and one is to be tested on"):
+        read_folder(tree(tmp_path, "train/a/1", "val/a/1", "test/a/1"))
+
+
 def test_a_stack_with_everything(tmp_path: Path) -> None:
     root = stack(
         tmp_path / "set", train=Y > 0, names=list("abcde"), classes=["x", "y", "z"], subject=np.arange(5)

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+import torch
 
 from alem.experiments import Ledger, Method, Run, Source, run_grid
+from alem.experiments import grid as grid_module
 from alem.experiments import run as running
 from alem.experiments.grid import processes
-from alem.training import Recipe, read_header
+from alem.training import History, Recipe, read_header
 
 RECIPE = Recipe(epochs=2, batch_size=5, lr=5e-2)
 
@@ -79,6 +82,32 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint(
     assert seen == [4, 5, 6], "the first three were not trained again"
     assert record["history"]["loss"] == whole["history"]["loss"]
     assert record["predictions"] == whole["predictions"]
+
+
+def test_what_is_resumed_has_as_many_threads_as_before(
+    small_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads decide in which order is summed, and so the last bits."""
+    monkeypatch.setattr(grid_module, "_cores", lambda: 8)
+    runs, ledger = grid(small_file), Ledger(tmp_path)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(8)
+        ledger.add(runs[0].execute())
+        records = run_grid(runs[:2], ledger, jobs=2)  # one of the two is left, in a process of its own
+        assert records[1]["threads"] == 4
+        assert torch.get_num_threads() == 8
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_worker_ends_when_its_parent_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(grid_module.os, "_exit", ended.append)
+    grid_module.While(os.getppid())(History())
+    assert ended == []
+    grid_module.While(os.getpid())(History())
+    assert ended == [1]
 
 
 def test_trained_networks_are_kept_where_asked_for(small_file: Path, tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def test_small_classes_are_tested_too_and_never_whole() -> None:
         counts = torch.bincount(labels[test], minlength=4)
         assert counts[0] == 2
         assert counts[1] == 0, "the only sample of its class"
+        assert len(test)
         assert set(labels[train].tolist()) == {0, 1, 2, 3}
         tested += counts
     assert tested[2] / 200 == pytest.approx(0.6, abs=0.12)

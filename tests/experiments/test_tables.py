@@ -108,10 +108,10 @@ def _table(protocol: Protocol, rows: tuple[Row, ...]) -> Table:
 def test_cells_are_runs_over_splits_and_seeds(small_file: Path) -> None:
     rows = (Row("SPDNet"), Row("baseline", recipe=None, kind="log-euclidean"))
     for splits, of_network, of_baseline in ((part, 4, 1), (sessions, 4 * 6, 6)):
-        cells = _table(Protocol("small", "", (4,), splits), rows).cells({"small": str(small_file)})
+        cells = _table(Protocol("small", "", 6, 3, (4,), splits), rows).cells({"small": str(small_file)})
         assert [len(runs) for runs in cells.values()] == [of_network, of_baseline]
         assert all(isinstance(run, Run) for runs in cells.values() for run in runs)
-    random = _table(Protocol("small", "", (4,), lambda _: PROTOCOLS["hdm05"].splits(small())), rows)
+    random = _table(Protocol("small", "", 6, 3, (4,), lambda _: PROTOCOLS["hdm05"].splits(small())), rows)
     cells = random.cells({"small": str(small_file)}, seeds=3)
     assert [len(runs) for runs in cells.values()] == [3, 3], "random halves give baselines seeds too"
 

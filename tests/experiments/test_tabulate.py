@@ -12,7 +12,7 @@ from alem.experiments.tabulate import cells, legend, lines, markdown, text
 
 from .fakes import baseline, record
 
-PROTOCOL = Protocol("fakes", "", (5,))
+PROTOCOL = Protocol("fakes", "", 9, 3, (5,))
 TABLE = Table(
     "t",
     "A table",

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import importlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,9 +10,21 @@ from torch import Tensor, nn
 
 from alem import geometry, models
 from alem.linalg import InvalidMatrixError
-from alem.training import Batches, CheckpointError, Fitted, History, Part, Recipe, fit, predict, seeded
+from alem.training import (
+    Batches,
+    CheckpointError,
+    Fitted,
+    History,
+    Part,
+    Recipe,
+    fit,
+    predict,
+    read_header,
+    seeded,
+)
 from alem.training.fit import epoch_seed
 
+fitting = importlib.import_module("alem.training.fit")  # the package has a function of that name
 N, CLASSES = 6, 3
 
 
@@ -111,12 +125,33 @@ def test_a_finished_training_is_not_trained_further(tmp_path: Path) -> None:
     assert again.history == first.history
 
 
-@pytest.mark.parametrize("change", ["seed", "recipe", "samples", "network"])
+def test_it_is_saved_often_enough_without_being_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fitting, "PAUSE", 0.0)
+    monkeypatch.setattr(fitting, "PAUSES", 0)
+    path, saved = tmp_path / "run.safetensors", []
+
+    def look(history: History) -> None:
+        saved.append(len(read_header(path)["history"]["loss"]) if path.exists() else 0)
+
+    train(checkpoint=path, watch=look)
+    assert saved == [0, 1, 2]
+    monkeypatch.setattr(fitting, "PAUSES", 1e9)  # what the first one took is too much to have a second
+    path.unlink()
+    saved.clear()
+    train(checkpoint=path, watch=look)
+    assert saved == [0, 1, 1]
+
+
+@pytest.mark.parametrize("change", ["seed", "recipe", "samples", "network", "matrices"])
 def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path, change: str) -> None:
     path = tmp_path / "run.safetensors"
     train(checkpoint=path)
     recipe = Recipe(epochs=4 if change == "recipe" else 3, batch_size=5, lr=5e-2)
     given = parts(22 if change == "samples" else 23)
+    if change == "matrices":
+        given = [replace(part, matrices=2 * part.matrices) for part in given]
     net = network(log="log10" if change == "network" else "ln")
     with pytest.raises(CheckpointError, match="of another training"):
         fit(net, *given, recipe, int(change == "seed"), checkpoint=path)

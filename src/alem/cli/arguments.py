@@ -45,6 +45,17 @@ def count(text: str) -> int:
     return number
 
 
+def seed(text: str) -> int:
+    """A whole number that generators take."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = 2**63
+    if not -(2**63) <= number < 2**63:
+        raise argparse.ArgumentTypeError(f"expected a whole number of 64 bits, got {text!r}")
+    return number
+
+
 def rate(text: str) -> float:
     """A positive number; ``1/30`` is one."""
     try:

@@ -53,10 +53,11 @@ def is_mendable(error: BaseException) -> bool:
         return True
     try:
         from alem.experiments import LedgerError, MissingPackageError
+        from alem.optim import NonFiniteGradientError
         from alem.training import CheckpointError
     except ImportError:
         return False
-    return isinstance(error, (LedgerError, MissingPackageError, CheckpointError))
+    return isinstance(error, (LedgerError, MissingPackageError, CheckpointError, NonFiniteGradientError))
 
 
 def one_line(error: BaseException) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from alem.cli.errors import UsageError, require_training
-from alem.cli.table import add_table_arguments, find_table, run_table
+from alem.cli.table import add_table_arguments, find_table, is_trial, run_table
 
 HELP = "run what a figure of the paper shows, and draw it"
 
@@ -30,10 +30,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("figures need matplotlib: pip install matplotlib")
     figure = FIGURES[arguments.name]
     table = find_table(figure.table)
-    records = run_table(table, arguments, figure.rows)
+    records, differs = run_table(table, arguments, figure.rows)
     rows = summarise(record for own in records.values() for record in own)
     drawing = figures.draw(figure.draw(rows, figures.looks(rows)), arguments.name)
-    path = arguments.out / "figures" / f"{arguments.name}.svg"
+    trial = "-trial" if differs or is_trial(arguments) else ""  # never in place of the real one
+    path = arguments.out / "figures" / f"{arguments.name}{trial}.svg"
     write_whole(path, figures.to_file(drawing))
     print(f"{figure.title}: {path}")
     return 0

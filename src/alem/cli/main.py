@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from types import FrameType
 from typing import Protocol
 
 import alem
@@ -50,9 +54,31 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def _end(number: int, frame: FrameType | None) -> None:
+    """To be told to end is to be interrupted: workers are stopped, checkpoints stay."""
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _orderly_end() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():  # where signals cannot be handled
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code."""
     arguments = parser().parse_args(argv)
+    with _orderly_end():
+        return _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
     try:
         code = arguments.run(arguments)
         sys.stdout.flush()

@@ -20,15 +20,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """0; what goes wrong is raised."""
     from alem.experiments import Ledger
+    from alem.experiments.ledger import FILE
     from alem.experiments.report import write_report
 
     records = []
-    for folder in arguments.runs:
+    folders = [path.parent if path.name == FILE and path.is_file() else path for path in arguments.runs]
+    for folder in folders:
         ledger = Ledger(folder)
         found = list(ledger.records().values())
         if not found:
             raise UsageError(f"{ledger.path} holds no finished run; alem train and alem table make some")
         records += found
-    for path in write_report(records, arguments.out or arguments.runs[0], arguments.title)[:2]:
+    for path in write_report(records, arguments.out or folders[0], arguments.title)[:2]:
         print(path)
     return 0

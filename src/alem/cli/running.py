@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from alem.cli.arguments import command_line
+from alem.cli.errors import UsageError
 from alem.cli.progress import progress
 
 if TYPE_CHECKING:
     from alem.experiments import Run
     from alem.experiments.ledger import Record
+
+
+def require_folders(*folders: Path) -> None:
+    """Make the first, and raise UsageError unless all are or can be written to: before hours are spent."""
+    folders[0].mkdir(parents=True, exist_ok=True)
+    for folder in folders:
+        if folder.exists() and not (folder.is_dir() and os.access(folder, os.W_OK)):
+            raise UsageError(f"{folder} must be a folder that can be written to; choose another --out")
 
 
 def execute(
@@ -25,13 +35,13 @@ def execute(
     ledger = Ledger(folder)
     present = ledger.records()
     missing = [run for run in runs if run.key() not in present]
-    jobs = processes(arguments.jobs, arguments.device, len(missing))
-    folder.mkdir(parents=True, exist_ok=True)  # before hours are spent
-    with progress(missing, parallel=jobs > 1) as bar:
+    parallel = min(processes(arguments.jobs, arguments.device, len(runs)), len(missing)) > 1
+    require_folders(folder, folder / "unfinished", *([networks] if networks else []))
+    with progress(missing, parallel) as bar:
         return run_grid(
             runs,
             ledger,
-            jobs=jobs,
+            jobs=arguments.jobs,
             device=arguments.device,
             command=command_line(),
             say=bar.say,

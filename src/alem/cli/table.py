@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     from alem.experiments.tabulate import legend, markdown, text
 
     path = arguments.out / f"{arguments.name}.md"
-    changed = arguments.row or arguments.epochs or arguments.metric_lr
+    changed = bool(arguments.row) or is_trial(arguments)
     if arguments.name == "complexity":
         if arguments.data or arguments.seeds or changed:
             raise UsageError("table complexity is measured on made-up matrices and takes --out only")
@@ -58,15 +58,21 @@ def run(arguments: argparse.Namespace) -> int:
         page, shown = complexity.markdown(measured), complexity.text(measured)
     else:
         table = find_table(arguments.name)
-        records = run_table(table, arguments, arguments.row)
+        records, differs = run_table(table, arguments, arguments.row)
+        changed |= differs
         page, shown = markdown(table, records), f"{text(table, records)}\n\n{legend(table)}"
     print(shown)
     if changed:  # the page is that of the whole table
-        print(f"\n{path} is written without --row, --epochs and --metric-lr only")
+        print(f"\n{path} is written without --row, --epochs and --metric-lr, and of its own data only")
     else:
         write_whole(path, page)
         print(f"\nwritten to {path}")
     return 0
+
+
+def is_trial(arguments: argparse.Namespace) -> bool:
+    """Whether the protocol is not that of the table."""
+    return bool(arguments.epochs or arguments.metric_lr)
 
 
 def find_table(name: str) -> Table:
@@ -80,8 +86,11 @@ def find_table(name: str) -> Table:
 
 def run_table(
     table: Table, arguments: argparse.Namespace, rows: Sequence[str] = ()
-) -> dict[tuple[str, str], list[Record]]:
-    """The records of each cell, made where they are missing, each data set in a ledger of its own."""
+) -> tuple[dict[tuple[str, str], list[Record]], bool]:
+    """The records of each cell, and whether the data are others than those of the table.
+
+    Records are made where they are missing, each data set's in a ledger of its own.
+    """
     paths = _paths(table, arguments.data)
     known = [row.label for row in table.rows]
     for row in rows:
@@ -105,6 +114,13 @@ def run_table(
         print(f"without {', '.join(left)}: its columns are left out (--data NAME=PATH)")
     if changes:
         print("not the protocol of the table:", ", ".join(f"{k} {v:g}" for k, v in changes.items()))
+    differences = {
+        column.protocol.differs(column.protocol.source(paths[column.protocol.name]).load())
+        for column in table.columns
+        if column.protocol.name in paths
+    } - {None}
+    for difference in differences:
+        print(f"not the data of the table: {difference}")
     # Seed after seed, so that an interrupted grid has every method.
     by_folder: dict[str, list[Run]] = {}
     for run_ in sorted((r for runs in cells.values() for r in runs), key=lambda r: r.seed):
@@ -114,7 +130,7 @@ def run_table(
         unique = list({r.key(): r for r in runs}.values())
         for record in execute(unique, arguments.out / name, arguments):
             found[record["key"]] = record
-    return {cell: [found[r.key()] for r in runs] for cell, runs in cells.items()}
+    return {cell: [found[r.key()] for r in runs] for cell, runs in cells.items()}, bool(differences)
 
 
 def _paths(table: Table, given: Sequence[str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from alem.cli.arguments import add_running, command_line, count, numbers, rate
+from alem.cli.arguments import add_running, command_line, count, numbers, rate, seed
 from alem.cli.errors import UsageError, arguments_of, require_training
 from alem.cli.running import execute
 
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch-size", type=count)
     parser.add_argument("--optimizer", help="rsgd or amsgrad")
     parser.add_argument("--dtype", help="float64 or float32")
-    parser.add_argument("--seed", type=int, default=0, help="the first seed (0)")
+    parser.add_argument("--seed", type=seed, default=0, help="the first seed (0)")
     parser.add_argument("--seeds", type=count, default=1, help="how many seeds, one after the other (1)")
     add_running(parser, "alem-run")
 
@@ -58,9 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """0; what goes wrong is raised."""
     require_training()
-    from alem.experiments import Source
+    from alem.experiments import Ledger, Source
     from alem.experiments.report import write_report
-    from alem.experiments.summary import summarise
+    from alem.experiments.summary import section_of, summarise
 
     options = tuple(_option(text) for text in arguments.option)
     source = Source(arguments.data, reader=arguments.reader, options=options)
@@ -71,6 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(data.repairs.describe(data.names))
     runs = _runs(arguments, source, data)
     networks = arguments.out / "networks"
+    if (arguments.out / "report.html").is_dir():
+        raise UsageError(f"{arguments.out / 'report.html'} is a folder, where the report would be written")
     records = execute(runs, arguments.out, arguments, networks)
     rows = summarise(records)
     width = max(len(row.label) for row in rows)
@@ -79,7 +81,10 @@ def run(arguments: argparse.Namespace) -> int:
         ended = f", {len(row.stopped)} stopped early" if row.stopped else ""
         of = "one seed" if row.n == 1 else f"{row.n} seeds"
         print(f"{row.label:{width}}  {100 * row.mean:.2f}{deviation} % right at the end, {of}{ended}")
-    page = write_report(records, arguments.out, f"alem on {data.name}", command_line())[0]
+    # With what has been run there before on the same data and split.
+    section = section_of(records[0])
+    before = [r for r in Ledger(arguments.out).records().values() if section_of(r) == section]
+    page = write_report([*records, *before], arguments.out, f"alem on {data.name}", command_line())[0]
     print(f"report    {page}\nnetworks  {networks}")
     return 0
 
@@ -113,7 +118,9 @@ def _runs(arguments: argparse.Namespace, source: Source, data: Dataset) -> list[
         for field in dataclasses.fields(Recipe)
         if getattr(arguments, field.name, None) is not None
     }
-    logs = (arguments.log or base.get("log", "ln")).split(",") if arguments.head != "gyro" else [None]
+    logs: list[str | None] = [None]
+    if arguments.head != "gyro":
+        logs = [log.strip() for log in (arguments.log or base.get("log", "ln")).split(",")]
     dims = arguments.dims or one_bimap(RECOMMENDED.share if recommended else 0.5, data.n)
     with arguments_of("arguments of training"):
         recipe = Recipe(**{**(RECOMMENDED.recipe if recommended else {}), **changes})
@@ -123,12 +130,10 @@ def _runs(arguments: argparse.Namespace, source: Source, data: Dataset) -> list[
         for method in methods:  # a mistake is said before anything is trained
             SPDNet([data.n, *dims], len(data.classes), **dict(method.options))
         (split,) = part(data)
-        split.places(data, arguments.seed)
-    return [
-        Run(source, method, split, seed)
-        for seed in range(arguments.seed, arguments.seed + arguments.seeds)
-        for method in methods
-    ]
+        seeds = range(arguments.seed, arguments.seed + arguments.seeds)
+        for each in seeds:
+            split.places(data, each)
+    return [Run(source, method, split, each) for each in seeds for method in methods]
 
 
 def _option(text: str) -> tuple[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,21 @@ from numpy.typing import NDArray
 
 from alem.data.errors import DataError, reading
 
+# Of the largest real part: a larger imaginary part is no rounding.
+ROUNDING = 1e-10
+
 
 def real(array: NDArray[Any], path: Path, what: str = "matrix") -> NDArray[Any]:
     """``array`` itself if it is native float32 or float64, else in double precision.
 
-    Complex numbers pass if their imaginary part is zero.
+    Complex numbers pass if their imaginary part is rounding, as what eigenvectors of MATLAB leave.
     """
     if array.dtype.kind == "c":
-        if bool(np.any(array.imag)):
+        size = float(np.abs(array.imag).max(initial=0.0))
+        if not size <= ROUNDING * float(np.abs(array.real).max(initial=0.0)):
             raise DataError(
-                f"{path}: the {what} is complex, with an imaginary part up to "
-                f"{np.abs(array.imag).max():.3g}; if that is rounding, store the real part"
+                f"{path}: the {what} is complex, with an imaginary part up to {size:.3g}; take the part "
+                "that is meant"
             )
         array = array.real
     if array.dtype.kind not in "fiub":
@@ -55,7 +60,8 @@ def stacked(files: Sequence[Path], read: Callable[[Path], NDArray[Any]]) -> NDAr
         if i == 0:
             matrices = np.empty((len(files), *matrix.shape), matrix.dtype)
         elif matrix.dtype.itemsize > matrices.dtype.itemsize:
-            matrices = matrices.astype(matrix.dtype)
+            before, matrices = matrices[:i], np.empty(matrices.shape, matrix.dtype)
+            matrices[:i] = before  # what has not been read yet is no number to convert
         matrices[i] = matrix
     return matrices
 
@@ -66,7 +72,22 @@ def read_npy(file: Path, *, mapped: bool = False) -> NDArray[Any]:
         with file.open("rb") as stream:
             if stream.read(6) != b"\x93NUMPY":
                 raise DataError(f"{file} is no .npy array (numpy.save writes such); check the path")
-        return np.load(file, mmap_mode="c" if mapped else None, allow_pickle=False)
+        with naming_objects(file, "the array"):
+            return np.load(file, mmap_mode="c" if mapped else None, allow_pickle=False)
+
+
+@contextmanager
+def naming_objects(path: Path, what: str) -> Iterator[None]:
+    """An array of Python objects, which is not read because that could run code, is a DataError."""
+    try:
+        yield
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
+            raise
+        raise DataError(
+            f"{path}: {what} holds Python objects, which are not read because they may run code; store it "
+            "as numbers, or as strings with astype(str)"
+        ) from None
 
 
 def described(arrays: Mapping[str, NDArray[Any]], path: Path) -> dict[str, Any]:

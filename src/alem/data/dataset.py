@@ -108,7 +108,8 @@ def dataset(
     y, kinds = _labels(name, labels, classes)
     if len(y) != N:
         raise DataError(f"{name}: {N} matrices and {len(y)} labels; there must be one for each")
-    names = tuple(str(i) for i in range(N)) if names is None else tuple(map(str, names))
+    kinds = tuple(map(_printable, kinds))
+    names = tuple(str(i) for i in range(N)) if names is None else tuple(map(_printable, names))
     split = None if train is None else torch.as_tensor(train).contiguous()
     columns = {key: np.asarray(column) for key, column in (columns or {}).items()}
     lengths = {"names": len(names), **{key: len(column) for key, column in columns.items()}}
@@ -129,6 +130,11 @@ def dataset(
     except InvalidMatrixError as error:
         raise InvalidMatrixError(f"{name}: {error}", error.index) from None
     return Dataset(name, X, y, kinds, names, split, columns, repairs)
+
+
+def _printable(name: object) -> str:
+    """A name that any file can hold: names of files may have bytes that are no text."""
+    return str(name).encode("utf-8", "backslashreplace").decode()
 
 
 def _labels(name: str, labels: Any, classes: Sequence[str] | None) -> tuple[Tensor, tuple[str, ...]]:

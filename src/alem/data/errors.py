@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -16,14 +17,20 @@ class DataError(ValueError):
     """A file or folder is not what its reader expects; the message says which, what and what to do."""
 
 
-# What NumPy, zipfile and the parsers raise on a file that is damaged or of another kind.
+# What NumPy, SciPy, zipfile and the parsers were seen to raise on a file that is damaged, encrypted or of
+# another kind.
 _UNREADABLE = (
     OSError,
     EOFError,
     ValueError,
     LookupError,
     TypeError,
-    NotImplementedError,
+    ArithmeticError,
+    RuntimeError,
+    SyntaxError,
+    tokenize.TokenError,
+    UnboundLocalError,
+    MemoryError,
     struct.error,
     zlib.error,
     zipfile.BadZipFile,

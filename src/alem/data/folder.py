@@ -70,7 +70,12 @@ def _stacked(root: Path) -> Dataset:
 def class_files(root: Path, suffix: str) -> ClassFiles:
     """The files ``<class>/*suffix`` below ``root``, or below its ``train`` and ``val`` (or ``test``)."""
     folders = {entry.name: entry for entry in listed(root) if entry.is_dir()}
-    split = _TRAINING in folders
+    # A class may have that name as well.
+    split = _TRAINING in folders and any(entry.is_dir() for entry in listed(folders[_TRAINING]))
+    if split and all(name in folders for name in _TEST):
+        raise DataError(
+            f"{root} has {' and '.join(_TEST)}, and one is to be tested on; move the other away"
+        )
     parts = (
         [(_TRAINING, True)] + [(name, False) for name in _TEST if name in folders]
         if split

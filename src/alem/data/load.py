@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -68,6 +69,8 @@ def load(source: str | Path, reader: str | None = None, **options: Any) -> Datas
     """
     if reader is not None and reader not in READERS:
         raise DataError(f"unknown reader {reader!r}; choose {', '.join(READERS)}")
+    if not str(source):
+        raise DataError("the path of the data is empty; give a file, a folder, or digits")
     if source == "digits" and reader is None:
         return _call(digits, "digits", options)
     path = Path(source)
@@ -82,8 +85,15 @@ def load(source: str | Path, reader: str | None = None, **options: Any) -> Datas
 
 
 def _call(read: Callable[..., Dataset], name: str, options: dict[str, Any], *path: Path) -> Dataset:
-    known = [key for key in inspect.signature(read).parameters if key != "path"]
-    for key in options:
+    known = {key: p for key, p in inspect.signature(read).parameters.items() if key != "path"}
+    for key, value in options.items():
         if key not in known:
             raise DataError(f"reader {name} has no option {key}; it has {', '.join(known) or 'none'}")
+        kinds = str(known[key].annotation).split(" | ")
+        # Only what the command line can give; anything else is checked where it is used.
+        if isinstance(value, str) and "str" not in kinds:
+            raise DataError(f"option {key} of reader {name} must be a number, got {value!r}")
+        if isinstance(value, float) and not ("float" in kinds and math.isfinite(value)):
+            what = "a finite number" if "float" in kinds else "a whole number"
+            raise DataError(f"option {key} of reader {name} must be {what}, got {value}")
     return read(*path, **options)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from alem.data.arrays import described, real, unpack
+from alem.data.arrays import described, naming_objects, real, unpack
 from alem.data.dataset import Dataset, dataset
 from alem.data.errors import DataError, naming, reading
 from alem.data.repair import LOADING
@@ -72,7 +72,12 @@ def _arrays(file: Path) -> dict[str, NDArray[Any]]:
             raise DataError(f"{file} is no .npz archive (numpy.savez writes such); check the path")
         stream.seek(0)
         archive = np.load(stream, allow_pickle=False)
-        return {key: archive[key] for key in archive.files}
+        return {key: _array(archive, key, file) for key in archive.files}
+
+
+def _array(archive: Any, key: str, file: Path) -> NDArray[Any]:
+    with naming_objects(file, f"array {key}"):
+        return archive[key]
 
 
 def _one_of(keys: tuple[str, ...], arrays: dict[str, NDArray[Any]], file: Path) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from alem.experiments.ledger import Ledger, Record
 from alem.experiments.run import Run
-from alem.training import Watch
+from alem.training import History, Watch
 
 Say = Callable[[Record, int, int], None]
 
@@ -28,7 +29,8 @@ def run_grid(
     """The records of ``runs``, in their order, after making those that the ledger does not have.
 
     ``jobs`` processes, by default one for each core, share the cores: each computes with cores/jobs
-    threads. ``say`` gets each new record, how many are done and how many there are to do; ``watch`` the
+    threads, however many of the runs are still to be made, so that what is resumed ends in the same bits.
+    ``say`` gets each new record, how many are done and how many there are to do; ``watch`` the
     history after each epoch, if there is one process only. A run that is interrupted leaves a checkpoint
     in the folder of the ledger and goes on from it the next time; one that fails does not keep the others
     from being made, and its error is raised at the end. Trained networks are kept in ``networks``, each by
@@ -39,7 +41,9 @@ def run_grid(
     present = ledger.records()
     missing = {key: run for key, run in zip(keys, runs, strict=True) if key not in present}
     failures: list[Exception] = []
-    made = _execute(missing, ledger, processes(jobs, device, len(missing)), device, command, watch)
+    sharing = processes(jobs, device, len(runs))
+    threads = max(1, min(torch.get_num_threads(), _cores() // sharing))
+    made = _execute(missing, ledger, min(sharing, len(missing)), threads, device, command, watch)
     for done, outcome in enumerate(made, start=1):
         if isinstance(outcome, Exception):
             failures.append(outcome)
@@ -61,21 +65,31 @@ def processes(jobs: int | None, device: str, runs: int) -> int:
 
 
 def _execute(
-    missing: dict[str, Run], ledger: Ledger, jobs: int, device: str, command: str, watch: Watch | None
+    missing: dict[str, Run],
+    ledger: Ledger,
+    jobs: int,
+    threads: int,
+    device: str,
+    command: str,
+    watch: Watch | None,
 ) -> Iterator[Record | Exception]:
     """Records in the order in which they are finished, or why there is none."""
     # Looked at when its turn comes: another command may have made it meanwhile.
     todo = ((key, run) for key, run in missing.items() if key not in ledger.records())
-    if jobs == 1:
-        for key, run in todo:
-            yield _attempt(run, device, _checkpoint(ledger.folder, key), command, watch=watch)
+    if jobs <= 1:
+        before = torch.get_num_threads()
+        try:
+            for key, run in todo:
+                yield _attempt(run, device, _checkpoint(ledger.folder, key), command, threads, watch)
+        finally:
+            torch.set_num_threads(before)
         return
     from joblib import Parallel, delayed
 
-    threads = max(1, _cores() // jobs)
+    watch = While(os.getpid())
     pool = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch=jobs)
     yield from pool(
-        delayed(_attempt)(run, device, _checkpoint(ledger.folder, key), command, threads)
+        delayed(_attempt)(run, device, _checkpoint(ledger.folder, key), command, threads, watch)
         for key, run in todo
     )
 
@@ -85,16 +99,25 @@ def _attempt(
     device: str,
     checkpoint: Path,
     command: str,
-    threads: int | None = None,
-    watch: Watch | None = None,
+    threads: int,
+    watch: Watch | None,
 ) -> Record | Exception:
-    """In a process of its own if ``threads`` is given."""
-    if threads is not None:
-        torch.set_num_threads(threads)
+    torch.set_num_threads(threads)
     try:
         return run.execute(device, checkpoint, watch, command)
     except Exception as error:
         return error
+
+
+@dataclass(frozen=True)
+class While:
+    """Ends a worker, at the end of an epoch, whose parent is gone: another may have taken up its run."""
+
+    parent: int
+
+    def __call__(self, history: History) -> None:
+        if os.getppid() != self.parent:
+            os._exit(1)
 
 
 def _keep(checkpoint: Path, networks: Path | None) -> None:
@@ -110,6 +133,7 @@ def _checkpoint(folder: Path, key: str) -> Path:
 
 
 def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """Those that this process may use, by its affinity and by the quota of its container."""
+    from joblib import cpu_count
+
+    return int(cpu_count())

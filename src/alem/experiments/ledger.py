@@ -56,7 +56,7 @@ class Ledger:
         """Append one record; an unfinished line that a crash has left is removed first."""
         self.folder.mkdir(parents=True, exist_ok=True)
         line = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
-        with self._locked() as handle:
+        with self._locked() as handle, _of(self.path):
             size = os.fstat(handle).st_size
             whole = _end_of_last_line(handle, size)
             if whole != size:
@@ -80,6 +80,15 @@ class Ledger:
                 yield handle
         finally:
             os.close(handle)
+
+
+@contextlib.contextmanager
+def _of(path: Path) -> Iterator[None]:
+    """What the system says of a handle does not name the file."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def _end_of_last_line(handle: int, size: int) -> int:

@@ -66,15 +66,26 @@ def sessions(dataset: Dataset) -> tuple[Split, ...]:
 class Protocol:
     """A data set as its tables want it; ``about`` says in a line what it is and how it is divided.
 
+    ``size`` and ``classes`` are those of its matrices: other data are not what a table is about.
     With several splits the accuracy of a seed is pooled: right answers in all of them, divided by all.
     ``options`` are for packed sequences, of which they make matrices.
     """
 
     name: str
     about: str
+    size: int
+    classes: int
     dims: tuple[int, ...]
     splits: Splits = given
     options: tuple[tuple[str, Any], ...] = ()
+
+    def differs(self, dataset: Dataset) -> str | None:
+        """What is not as in the data of the tables; None if nothing is."""
+        found = (dataset.n, len(dataset.classes))
+        if found == (self.size, self.classes):
+            return None
+        a, b = (f"{n}×{n} matrices in {k} classes" for n, k in (found, (self.size, self.classes)))
+        return f"{dataset.name} has {a}, and {self.name} has {b}"
 
     def source(self, path: str) -> Source:
         """The data set at a place on this machine."""
@@ -84,18 +95,22 @@ class Protocol:
 PROTOCOLS = {
     p.name: p
     for p in (
-        Protocol("hdm05", "HDM05 skeletons, 93×93, random halves", (30,), halves),
-        Protocol("fpha", "FPHA hand actions, 63×63, official split", (33,)),
-        Protocol("afew", "AFEW faces, 512×512, official split", (100,)),
-        Protocol("ntu60", "NTU RGB+D skeletons, 75×75, cross-view", (30,)),
+        Protocol("hdm05", "HDM05 skeletons, 93×93, random halves", 93, 117, (30,), halves),
+        Protocol("fpha", "FPHA hand actions, 63×63, official split", 63, 45, (33,)),
+        Protocol("afew", "AFEW faces, 512×512, official split", 512, 7, (100,)),
+        Protocol("ntu60", "NTU RGB+D skeletons, 75×75, cross-view", 75, 60, (30,)),
         Protocol(
             "utdmhad",
             "UTD-MHAD skeletons centred on the hip, 57×57, odd subjects train, even ones test",
+            57,
+            27,
             (30,),
             options=(("centre_joint", 3),),
         ),
-        Protocol("natops", "NATOPS gestures, 24×24, official split", (16,)),
-        Protocol("articulary", "ArticularyWordRecognition, 9×9, official split", (9,)),
-        Protocol("ssvep", "SSVEP EEG, 24×24, within each subject one session left out", (16,), sessions),
+        Protocol("natops", "NATOPS gestures, 24×24, official split", 24, 6, (16,)),
+        Protocol("articulary", "ArticularyWordRecognition, 9×9, official split", 9, 25, (9,)),
+        Protocol(
+            "ssvep", "SSVEP EEG, 24×24, within each subject one session left out", 24, 4, (16,), sessions
+        ),
     )
 }

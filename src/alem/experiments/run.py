@@ -109,10 +109,8 @@ class Run:
             "samples": {"size": data.n, "repaired": data.repairs.describe(data.names)},
             "classes": list(data.classes),
             **outcome,
-            # Of a run that was resumed, also the epochs before.
-            "seconds": round(
-                max(time.perf_counter() - start, sum(outcome["history"].get("seconds", []))), 3
-            ),
+            # Of a network those of its epochs, also of the ones before it was resumed.
+            "seconds": round(sum(outcome["history"].get("seconds", ())) or time.perf_counter() - start, 3),
             "warnings": sorted(
                 {
                     f"{w.category.__name__}: {w.message}"

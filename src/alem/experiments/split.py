@@ -22,7 +22,8 @@ class Split:
     - ``"given"``: the official split of the data set;
     - ``"half"``: a random half of all samples to train on, the other to test (the paper's HDM05);
     - ``"part"``: a fifth of each class to test, at random, for data without a split of their own; of a
-      class of 5k + r samples k, or with probability r/5 one more, but never all;
+      class of 5k + r samples k, or with probability r/5 one more, but never all; one of the largest class
+      if that is none at all;
     - ``"fold"``: fold ``fold`` of ``folds`` of the official *training* samples is tested on, each class
       divided evenly, or with ``column`` its values dealt whole, in their order, so that nobody is on both
       sides; the same folds for every seed: what choices are made by;
@@ -74,8 +75,14 @@ class Split:
         train, test = train & kept, test & kept
         for part, what in ((train, "to train on"), (test, "to test on")):
             if not bool(part.any()):
-                raise ValueError(f"{dataset.name}: the split {self} leaves nothing {what}")
+                raise ValueError(f"{dataset.name}: the split {self.describe()} leaves nothing {what}")
         return train.nonzero().flatten(), test.nonzero().flatten()
+
+    def describe(self) -> str:
+        """In a few words, for messages."""
+        words = {k: v for k, v in self.config().items() if k not in ("kind", "within")}
+        told = [f"{k} {v}" for k, v in words.items()] + [f"within {k} {v}" for k, v in self.within]
+        return f"{self.kind!r}" + (f" ({', '.join(told)})" if told else "")
 
     def config(self) -> dict[str, Any]:
         """What differs from the defaults, for the record of a run."""
@@ -111,6 +118,10 @@ def _fifth(labels: Tensor, kept: Tensor, generator: torch.Generator) -> Tensor:
         members = members[torch.randperm(len(members), generator=generator)]
         count = int(len(members) / 5 + torch.rand((), generator=generator).item())
         chosen[members[: min(count, len(members) - 1)]] = True
+    largest = int(labels[kept].bincount().argmax())
+    members = (kept & (labels == largest)).nonzero().flatten()
+    if not bool(chosen.any()) and len(members) > 1:
+        chosen[members[torch.randint(len(members), (), generator=generator)]] = True
     return chosen
 
 

@@ -19,8 +19,8 @@ from alem.training.checkpoint import CheckpointError, load_checkpoint, save_chec
 from alem.training.recipe import Recipe
 from alem.training.step import TrainingStep
 
-# Seconds between two checkpoints, at ends of epochs.
-SAVED_EVERY = 30.0
+# Between two checkpoints, at ends of epochs: a second, and twenty times what the last one took.
+PAUSE, PAUSES = 1.0, 20
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def fit(
     *,
     device: str = "cpu",
     checkpoint: Path | None = None,
-    saved_every: float = SAVED_EVERY,
+    saved_every: float | None = None,
     held: int | None = None,
     capture: bool | str = "auto",
     watch: Watch | None = None,
@@ -85,7 +85,8 @@ def fit(
     is shown the training matrices in blocks before the first epoch. All that is random in an epoch
     follows from ``seed`` and the number of the epoch. ``watch`` is called after each epoch.
 
-    With ``checkpoint``, a file, the training is saved there every ``saved_every`` seconds and at the end;
+    With ``checkpoint``, a file, the training is saved there after epochs, every ``saved_every`` seconds, by
+    default as often as takes a twentieth of the time, and at the end;
     if it exists, the training goes on from it, on the CPU to the same bits as without the interruption.
     ``held`` is how many bytes of samples are kept on the device (:mod:`alem.training.batches`), ``capture``
     that of :class:`TrainingStep`.
@@ -128,7 +129,7 @@ def fit(
     elif calibrate := getattr(model, "calibrate", None):
         calibrate(parts[0].blocks())
     step = TrainingStep(wrapped, optimizer, capture=capture, max_norm=recipe.max_norm)
-    saved = time.monotonic()
+    saved, pause = time.monotonic(), PAUSE if saved_every is None else saved_every
 
     def save() -> None:
         if checkpoint is not None:
@@ -146,9 +147,11 @@ def fit(
             break
         if watch is not None:
             watch(fitted.history)
-        if checkpoint is not None and time.monotonic() - saved >= saved_every:
+        if checkpoint is not None and time.monotonic() - saved >= pause:
+            start = time.monotonic()
             save()
             saved = time.monotonic()
+            pause = max(PAUSE, PAUSES * (saved - start)) if saved_every is None else saved_every
     save()
     return fitted
 
@@ -227,6 +230,8 @@ def _digest(model: nn.Module, train: Part) -> str:
     digest = hashlib.blake2b(str(model).encode(), digest_size=8)
     digest.update(train.places.numpy().tobytes())
     digest.update(train.labels[train.places].numpy().tobytes())
+    for place in (train.places[0], train.places[-1]):  # all of them may be more than memory holds
+        digest.update(train.matrices[place].numpy().tobytes())
     return digest.hexdigest()
 
 
