@@ -18,8 +18,8 @@ def read_hdm05(path: str | Path) -> Dataset:
 
     2086 matrices 93×93 in 117 classes as they were released by Brooks, Schwander, Barbaresco, Schneider and
     Cord, "Riemannian batch normalization for SPD neural networks", NeurIPS 2019; any number and size is
-    read. Complex matrices whose imaginary part is rounding and shapes `(1, n, n)` are taken for what they mean. There
-    is no official split.
+    read. Complex matrices whose imaginary part is rounding, and shapes `(1, n, n)`, are taken for what they
+    mean. There is no official split.
     """
     root = Path(path)
     entries = listed(root)
