@@ -102,7 +102,7 @@ TABLES = {
         NORMS_TABLE,
         RRESNET_TABLE,
         GYRO_TABLE,
-        _elsewhere("utdmhad", 5),
+        _elsewhere("utdmhad", 3),
         _elsewhere("natops", 5),
         _elsewhere("articulary", 5),
         _elsewhere("ssvep", 3),
