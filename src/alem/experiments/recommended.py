@@ -68,6 +68,11 @@ CANDIDATES = (
     BASE.row("metric_lr 1/10", metric_lr=1 / 10),
     BASE.row("constant rate", schedule="constant"),
     BASE.row("50 epochs", epochs=50),
+    # A second round, around the best of the first.
+    *(SQUARE.row(f"BiMap to n, {log}", log=log) for log in ("ln", "mul", "sinh")),
+    SQUARE.row("BiMap to n, without chart norm", chart_norm=False),
+    SQUARE.row("BiMap to n, without dropout", dropout=0.0),
+    SQUARE.row("BiMap to n, dropout 0.2", dropout=0.2),
 )
 
 RECOMMENDED = SQUARE
