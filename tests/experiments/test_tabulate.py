@@ -92,6 +92,27 @@ def test_several_columns_are_wide_and_unmeasured_rows_are_left_out() -> None:
     assert len(lines(table, {})) == 1
 
 
+def test_the_mean_over_the_columns_where_all_are_there() -> None:
+    table = Table(
+        "t",
+        "T",
+        tuple(Column(name, PROTOCOL) for name in "ab"),
+        (Row("SPDNet"), Row("baseline")),
+        average=True,
+    )
+    own = {
+        ("SPDNet", "a"): [record(80, 100)],
+        ("SPDNet", "b"): [record(8, 20)],
+        ("baseline", "a"): [baseline("log-euclidean", 81, tested=100)],
+    }
+    assert lines(table, own) == [
+        ["method", "a", "b", "mean"],
+        ["SPDNet", "80.00", "40.00", "60.00"],
+        ["baseline", "81.00", "", ""],
+    ]
+    assert "Mean: over the columns." in legend(table)
+
+
 def test_text_and_markdown_hold_the_same_numbers() -> None:
     own = records()
     page, shown = markdown(TABLE, own), text(TABLE, own)

@@ -89,6 +89,7 @@ CHOICE_TABLE = Table(
     ),
     (*CANDIDATES, *BASELINES),
     seeds=1,
+    average=True,
 )
 
 TABLES = {

@@ -71,7 +71,7 @@ class Row:
 class Table:
     """Rows × columns with a recipe that holds for all; ``seeds`` is how many the paper, or we, take.
 
-    ``tail`` > 1 makes the number of a run the median of its last ``tail`` epochs, as the paper does for
+    ``average`` adds the mean over the columns, each counted once. ``tail`` > 1 makes the number of a run the median of its last ``tail`` epochs, as the paper does for
     AFEW; the last epoch stands beside it. ``against`` names the rows with which others are compared by a
     paired test.
     """
@@ -84,6 +84,7 @@ class Table:
     seeds: int = 10
     tail: int = 1
     against: tuple[str, ...] = ()
+    average: bool = False
 
     def method(self, row: Row, column: Column, n: int, changes: Settings | None = None) -> Method:
         """What a cell runs on n×n matrices; ``changes`` of the recipe come from the command line."""

@@ -81,6 +81,7 @@ def lines(table: Table, records: Records) -> list[list[str]]:
         head += [label, "paper"] if _has_paper(table, filled, label) else [label]
         head += [f"against {other}" for other in table.against] if len(columns) == 1 else []
         head += ["seeds"] if len(columns) == 1 else []
+    head += ["mean"] if table.average else []
     out = [head]
     for row in table.rows:
         own = [filled.get((row.label, label)) for label in columns]
@@ -95,6 +96,8 @@ def lines(table: Table, records: Records) -> list[list[str]]:
                 for other in table.against:
                     line.append(_against(cell, filled.get((other, label)), same=other == row.label))
                 line.append("" if cell is None else "–" if cell.baseline else str(len(cell.percent)))
+        if table.average:
+            line.append(f"{statistics.fmean(cell.mean for cell in own if cell):.2f}" if all(own) else "")
         out.append(line)
     return out
 
@@ -132,6 +135,8 @@ def legend(table: Table) -> str:
         parts.append("In brackets the last epoch.")
     if any(any(row.published) for row in table.rows):
         parts.append("≠ marks a mean farther from the paper's than the paper's own deviation.")
+    if table.average:
+        parts.append("Mean: over the columns.")
     if table.against:
         parts.append(
             "Against: the difference to that row, and the p of a paired t-test over the seeds; a baseline "
