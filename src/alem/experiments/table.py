@@ -71,8 +71,8 @@ class Row:
 class Table:
     """Rows × columns with a recipe that holds for all; ``seeds`` is how many the paper, or we, take.
 
-    ``average`` adds the mean over the columns, each counted once. ``tail`` > 1 makes the number of a run the
-    median of its last ``tail`` epochs, as the paper does for AFEW; the last epoch stands beside it.
+    ``average`` adds the mean over the columns, each counted once. ``tail`` > 1 makes the number of a run
+    the median of its last ``tail`` epochs, as the paper does for AFEW; the last epoch stands beside it.
     ``against`` names the rows with which others are compared by a paired test.
     """
 
