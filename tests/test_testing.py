@@ -329,6 +329,11 @@ class LopsidedInner(LogEuclidean):
         return super().inner(P, V, W) * V.detach().abs().sum((-2, -1))
 
 
+class CoordinatesAtTheIdentity(LogEuclidean):
+    def tangent_coordinates(self, P: Tensor, V: Tensor) -> Tensor:
+        return linalg.vech(V)
+
+
 class ForgetsTheFrame(LogEuclidean):
     def dist2(self, P: Tensor, Q: Tensor) -> Tensor:
         return (linalg.eigvalsh(P).log() - linalg.eigvalsh(Q).log()).square().sum(-1)
@@ -403,6 +408,7 @@ class InvertByEigh(LogEuclidean):
 
 WRONG_METRICS = [
     ("inner", LopsidedInner, r"inner\(P, V, W\) against inner\(P, W, V\)"),
+    ("frame", CoordinatesAtTheIdentity, "the product of tangent coordinates against inner"),
     ("topology", ForgetsTheFrame, "rotated copies that differ have no distance: .* times LEM's"),
     (
         "topology",

@@ -8,6 +8,7 @@ from geomstats.geometry.spd_matrices import SPDAffineMetric, SPDMatrices
 from geoopt import SymmetricPositiveDefinite
 from pyriemann.geometry.distance import distance_riemann
 from pyriemann.geometry.geodesic import geodesic_riemann
+from pyriemann.geometry.tangentspace import tangent_space, untangent_space
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
@@ -61,6 +62,17 @@ def test_agrees_with_pyriemann_and_geoopt(points: tuple[Tensor, ...]) -> None:
     close(M.log(P, Q), manifold.logmap(P, Q))
     # geoopt's transport from P to Q, E V Eᵀ with E = (QP⁻¹)^½
     close(M.transport(P, Q, V), manifold.transp(P, Q, V), 1e-9)
+
+
+def test_tangent_coordinates_are_those_of_pyriemann(points: tuple[Tensor, ...]) -> None:
+    X, M0 = points[0], points[1][0]
+    v = M.tangent_coordinates(M0, M.log(M0, X))
+    # pyRiemann reads the upper triangle row by row.
+    i, j = np.triu_indices(4)
+    place = [int(b * (b + 1) // 2 + a) for a, b in zip(i, j, strict=True)]
+    theirs = tangent_space(X.numpy(), M0.numpy(), metric="riemann")
+    close(v[:, place], theirs)
+    close(M.exp(M0, M.tangent_vector(M0, v)), untangent_space(theirs, M0.numpy(), metric="riemann"))
 
 
 def test_distance_does_not_see_a_change_of_basis() -> None:

@@ -32,6 +32,13 @@ class AffineInvariant(Metric):
         L = linalg.cholesky(P)
         return (linalg.whiten(L, V) * linalg.whiten(L, W)).sum((-2, -1))
 
+    def tangent_coordinates(self, P: Tensor, V: Tensor) -> Tensor:
+        """vech(P^{-½}VP^{-½}), the coordinates of Barachant et al. 2013 when V is log(P, Q)."""
+        return linalg.vech(linalg.congruence(linalg.inverse_sqrt(P), V))
+
+    def tangent_vector(self, P: Tensor, v: Tensor) -> Tensor:
+        return linalg.congruence(linalg.sqrt(P), linalg.unvech(v))
+
     def exp(self, P: Tensor, V: Tensor) -> Tensor:
         """L exp(L⁻¹VL⁻ᵀ) Lᵀ."""
         L = linalg.cholesky(P)

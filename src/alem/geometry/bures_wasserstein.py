@@ -18,7 +18,14 @@ from alem.geometry import frechet
 from alem.geometry.bures_wasserstein_transport import transport_lift
 from alem.geometry.metric import Metric, time_like
 from alem.linalg.cholesky import is_positive_definite
-from alem.linalg.errors import InvalidMatrixError, can_inspect, matrix_name, require_square, worst_index
+from alem.linalg.errors import (
+    InvalidMatrixError,
+    can_inspect,
+    matrix_name,
+    require_positive,
+    require_square,
+    worst_index,
+)
 from alem.linalg.lyapunov import lyapunov
 
 
@@ -35,6 +42,15 @@ class BuresWasserstein(Metric):
         """½ tr(SW) with SP + PS = V, `(...)`."""
         V, W = linalg.symmetrize(V), linalg.symmetrize(W)
         return 0.5 * (lyapunov(P, V) * W).sum((-2, -1))
+
+    def tangent_coordinates(self, P: Tensor, V: Tensor) -> Tensor:
+        """vech(U(UᵀVU / √(2(p_i + p_j)))Uᵀ) with P = U diag(p) Uᵀ; differentiable in V, not in P."""
+        U, scale = _frame(P)
+        return linalg.vech(_rotate(U, _rotate(U.mT, linalg.symmetrize(V)) / scale))
+
+    def tangent_vector(self, P: Tensor, v: Tensor) -> Tensor:
+        U, scale = _frame(P)
+        return _rotate(U, _rotate(U.mT, linalg.unvech(v)) * scale)
 
     def in_domain(self, P: Tensor, V: Tensor) -> Tensor:
         """Whether V has an exponential at P: I + S positive definite; booleans `(...)`."""
@@ -109,6 +125,22 @@ def _root_of_scale(P: Tensor, Q: Tensor) -> Tensor:
     p, q = (A.diagonal(dim1=-2, dim2=-1).sum(-1).log2() for A in (P, Q))
     log = torch.nan_to_num((p + q) / 4, nan=0.0, posinf=0.0, neginf=0.0).round()
     return torch.exp2(log)[..., None, None]
+
+
+def _frame(P: Tensor) -> tuple[Tensor, Tensor]:
+    """The eigenframe of P, and √(2(p_i + p_j)) in it."""
+    if P.requires_grad:
+        raise NotImplementedError(
+            "Bures-Wasserstein tangent coordinates have no derivative by the base point; detach it"
+        )
+    p, U = linalg.eigh(P)
+    if can_inspect(p):
+        require_positive(p)
+    return U, (2 * (p[..., :, None] + p[..., None, :])).sqrt()
+
+
+def _rotate(U: Tensor, V: Tensor) -> Tensor:
+    return linalg.symmetrize(U @ V @ U.mT)
 
 
 def _identity(S: Tensor) -> Tensor:

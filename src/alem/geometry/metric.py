@@ -16,8 +16,8 @@ class Metric(nn.Module, ABC):
 
     Points P, Q, X are SPD matrices and tangent vectors V, W symmetric ones, `(..., n, n)`; leading
     dimensions broadcast, dtype and device are kept, everything is differentiable. A geometry states
-    ``inner``, ``exp``, ``log``, ``transport`` and ``mean``; the rest follows. It is a module because
-    its parameters, if it has any, can be learned.
+    ``inner``, ``exp``, ``log``, ``transport``, ``mean`` and an orthonormal frame; the rest
+    follows. It is a module because its parameters, if it has any, can be learned.
     """
 
     is_flat: bool = False
@@ -46,6 +46,14 @@ class Metric(nn.Module, ABC):
 
         ``weights`` `(..., N)` are not negative and need not sum to one.
         """
+
+    @abstractmethod
+    def tangent_coordinates(self, P: Tensor, V: Tensor) -> Tensor:
+        """V in an orthonormal frame at P: a vector `(..., n(n+1)/2)` whose length is ‖V‖_P."""
+
+    @abstractmethod
+    def tangent_vector(self, P: Tensor, v: Tensor) -> Tensor:
+        """The tangent vector at P with such coordinates, the inverse of :meth:`tangent_coordinates`."""
 
     def norm(self, P: Tensor, V: Tensor) -> Tensor:
         """‖V‖_P `(...)`; its gradient at V = 0 is zero."""

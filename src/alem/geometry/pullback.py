@@ -115,6 +115,12 @@ class PullbackMetric(Metric):
         difference = self.chart(P) - self.chart(Q)
         return self.inner_product(difference, difference)
 
+    def tangent_coordinates(self, P: Tensor, V: Tensor) -> Tensor:
+        return self.diffeo.vector(self.inner_product.isometry(self.pushforward(P, V)))
+
+    def tangent_vector(self, P: Tensor, v: Tensor) -> Tensor:
+        return self.diffeo.solve(P, self.inner_product.isometry(self.diffeo.matrix(v), inverse=True))
+
     def exp(self, P: Tensor, V: Tensor) -> Tensor:
         X, W = self.diffeo.jet(P, V)
         return self.unchart(X + W, self.diffeo.branch(P))

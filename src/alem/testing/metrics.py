@@ -50,6 +50,18 @@ def check_inner(case: MetricCase) -> None:
     require(least > 0, f"inner(P, V, V) is {least:.3g} for a V that is not 0")
 
 
+def check_frame(case: MetricCase) -> None:
+    """Tangent coordinates are linear, have the metric's inner products, and give the vector back."""
+    m, P = case.metric, case.points()
+    V, W = case.tangents(P), case.tangents(P, 1)
+    v, w = m.tangent_coordinates(P, V), m.tangent_coordinates(P, W)
+    d = case.n * (case.n + 1) // 2
+    require(v.shape == (len(P), d), f"tangent_coordinates give shape {tuple(v.shape)}, not {(len(P), d)}")
+    case.close((v * w).sum(-1), m.inner(P, V, W), "the product of tangent coordinates against inner")
+    case.close(m.tangent_coordinates(P, V - 3 * W), v - 3 * w, "tangent coordinates of V − 3W")
+    case.close(m.tangent_vector(P, v), V, "tangent_vector(P, tangent_coordinates(P, V)) against V")
+
+
 def check_topology(case: MetricCase) -> None:
     """Points that differ are apart and points that meet are near: d is LEM's but for a bounded factor.
 
@@ -240,6 +252,7 @@ def check_ties(case: MetricCase) -> None:
 
 METRIC_CHECKS: dict[str, Callable[[MetricCase], None]] = {
     "inner": check_inner,
+    "frame": check_frame,
     "topology": check_topology,
     "distance": check_distance,
     "exp and log": check_exp_and_log,

@@ -1,17 +1,35 @@
 """Training: the loop, its recipe, its checkpoints, and one step as a CUDA graph where that is possible."""
 
 from alem.training.batches import Batches
-from alem.training.checkpoint import CheckpointError, load_checkpoint, read_header, save_checkpoint
+from alem.training.checkpoint import (
+    CheckpointError,
+    load_checkpoint,
+    read_header,
+    read_tensors,
+    save_checkpoint,
+    save_tensors,
+)
 from alem.training.fit import Fitted, History, Part, Watch, fit, predict, seeded
+from alem.training.objective import (
+    CLASSIFICATION,
+    REGRESSION,
+    WEIGHTED_CLASSIFICATION,
+    Objective,
+    weighted_labels,
+)
 from alem.training.recipe import Recipe
 from alem.training.step import CaptureError, TrainingStep
 
 __all__ = [
+    "CLASSIFICATION",
+    "REGRESSION",
+    "WEIGHTED_CLASSIFICATION",
     "Batches",
     "CaptureError",
     "CheckpointError",
     "Fitted",
     "History",
+    "Objective",
     "Part",
     "Recipe",
     "TrainingStep",
@@ -20,6 +38,9 @@ __all__ = [
     "load_checkpoint",
     "predict",
     "read_header",
+    "read_tensors",
     "save_checkpoint",
+    "save_tensors",
     "seeded",
+    "weighted_labels",
 ]

@@ -34,10 +34,31 @@ def save_checkpoint(
                     tensors[f"optimizer.{i}.{key}"] = value
                 else:
                     plain["state"].setdefault(str(i), {})[key] = value
+    _write(path, tensors, {"format": FORMAT, "header": header or {}, "optimizer": plain})
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+    """Write tensors and ``header`` (anything JSON holds) to ``path``, whole or not at all."""
+    _write(path, tensors, {"format": FORMAT, "header": header})
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors and ``header`` that were saved."""
+    meta = _meta(path)
+    return _tensors(path), meta["header"]
+
+
+def _tensors(path: Path) -> dict[str, Tensor]:
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
+
+
+def _write(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    meta = {"format": FORMAT, "header": header or {}, "optimizer": plain}
     # Copies: safetensors refuses tensors that share memory.
     own = {key: t.detach().cpu().clone(memory_format=torch.contiguous_format) for key, t in tensors.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -60,11 +81,7 @@ def read_header(path: Path) -> dict[str, Any]:
 
 def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer | None = None) -> dict[str, Any]:
     """Bring model and optimiser to the state in ``path``; the ``header`` that was saved."""
-    from safetensors import safe_open
-
-    meta = _meta(path)
-    with safe_open(path, framework="pt") as file:
-        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
+    meta, tensors = _meta(path), _tensors(path)
     own = {key.removeprefix("model."): t for key, t in tensors.items() if key.startswith("model.")}
     try:
         model.load_state_dict(own)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from alem.linalg import InvalidMatrixError, check_decompositions
 from alem.training.batches import Batches
 from alem.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from alem.training.objective import CLASSIFICATION, Objective, OfOutputs
 from alem.training.recipe import Recipe
 from alem.training.step import TrainingStep
 
@@ -25,7 +26,10 @@ PAUSE, PAUSES = 1.0, 20
 
 @dataclass(frozen=True)
 class Part:
-    """Some samples of a data set: those at ``places`` of ``matrices`` `(N, n, n)` and ``labels`` `(N,)`."""
+    """Some samples of a data set: those at ``places`` of ``matrices`` `(N, n, n)` and ``labels`` `(N,)`.
+
+    For another objective than classification, ``labels`` `(N, ...)` are its targets.
+    """
 
     matrices: Tensor
     labels: Tensor
@@ -58,7 +62,8 @@ class Fitted:
     stopped: str | None = None
 
 
-Watch = Callable[[History], None]
+# Called after each epoch; True ends the training.
+Watch = Callable[[History], bool | None]
 
 
 class Diverged(ArithmeticError):
@@ -78,12 +83,15 @@ def fit(
     held: int | None = None,
     capture: bool | str = "auto",
     watch: Watch | None = None,
+    objective: Objective = CLASSIFICATION,
 ) -> Fitted:
     """Train ``model`` by ``recipe``, evaluating on all of ``test`` after every epoch.
 
     The model is converted to the dtype of the recipe and moved to ``device``; if it has ``calibrate``, that
     is shown the training matrices in blocks before the first epoch. All that is random in an epoch
-    follows from ``seed`` and the number of the epoch. ``watch`` is called after each epoch.
+    follows from ``seed`` and the number of the epoch. ``watch`` is called after each epoch, and
+    the training ends there if it returns True. The loss, and what the history calls accuracy, are those of
+    ``objective``.
 
     With ``checkpoint``, a file, the training is saved there after epochs, every ``saved_every`` seconds, by
     default as often as takes a twentieth of the time, and at the end;
@@ -128,7 +136,7 @@ def fit(
         fitted = Fitted(History(**header["history"]), header["stopped"])
     elif calibrate := getattr(model, "calibrate", None):
         calibrate(parts[0].blocks())
-    step = TrainingStep(wrapped, optimizer, capture=capture, max_norm=recipe.max_norm)
+    step = TrainingStep(wrapped, optimizer, objective.loss, capture, recipe.max_norm)
     saved, pause = time.monotonic(), PAUSE if saved_every is None else saved_every
 
     def save() -> None:
@@ -141,12 +149,12 @@ def fit(
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = rate * recipe.factor(epoch)
         try:
-            _run_epoch(step, wrapped, parts[0], parts[1], recipe, seed, fitted.history)
+            _run_epoch(step, wrapped, parts[0], parts[1], recipe, seed, fitted.history, objective.score)
         except Diverged as error:
             fitted.stopped = f"epoch {epoch + 1}: {error}"
             break
-        if watch is not None:
-            watch(fitted.history)
+        if watch is not None and watch(fitted.history):
+            break
         if checkpoint is not None and time.monotonic() - saved >= pause:
             start = time.monotonic()
             save()
@@ -164,6 +172,7 @@ def _run_epoch(
     recipe: Recipe,
     seed: int,
     history: History,
+    score: OfOutputs,
 ) -> None:
     """One pass over the training samples in an order of its own, and an evaluation."""
     start = time.perf_counter()
@@ -194,12 +203,12 @@ def _run_epoch(
         raise Diverged("a loss is not finite; lower lr or metric_lr")
     if outputs.device.type != "cpu":
         check_decompositions(outputs.device)
-    right = (outputs.argmax(-1) == train.labels[order.to(outputs.device)]).sum()
-    accuracy = None if test is None else _evaluate(model, test)
+    accuracy = score(outputs, train.labels[order.to(outputs.device)])
+    test_accuracy = None if test is None else _evaluate(model, test, score)
     history.loss.append(float(total) / len(train))
-    history.train_accuracy.append(int(right) / len(train))
-    if accuracy is not None:
-        history.test_accuracy.append(accuracy)
+    history.train_accuracy.append(float(accuracy))
+    if test_accuracy is not None:
+        history.test_accuracy.append(test_accuracy)
     history.seconds.append(time.perf_counter() - start)
 
 
@@ -214,15 +223,15 @@ def predict(model: nn.Module, samples: Batches) -> Tensor:
         model.train(was_training)
 
 
-def _evaluate(model: nn.Module, test: Batches) -> float:
-    """The share of right answers."""
+def _evaluate(model: nn.Module, test: Batches, score: OfOutputs) -> float:
+    """The score of the outputs for all samples."""
     try:
         outputs = predict(model, test)
     except (ArithmeticError, InvalidMatrixError) as error:
         raise Diverged(f"in evaluation, {error}") from error
     if not outputs.isfinite().all():
         raise Diverged("in evaluation, an output is not finite; lower lr or metric_lr")
-    return int((outputs.argmax(-1) == test.labels).sum()) / len(test)
+    return float(score(outputs, test.labels))
 
 
 def _digest(model: nn.Module, train: Part) -> str:

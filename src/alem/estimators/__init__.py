@@ -1,0 +1,8 @@
+"""scikit-learn estimators on SPD matrices `(n_samples, n, n)`, NumPy arrays or torch tensors."""
+
+from alem.estimators.covariances import Covariances
+from alem.estimators.frechet import FrechetClassifier
+from alem.estimators.spdnet import SPDNetClassifier, SPDNetRegressor
+from alem.estimators.tangent_space import TangentSpace
+
+__all__ = ["Covariances", "FrechetClassifier", "SPDNetClassifier", "SPDNetRegressor", "TangentSpace"]

@@ -1,0 +1,76 @@
+"""What the estimators share: reading arrays, and the metric they were asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+from torch import Tensor
+
+from alem import geometry
+from alem.geometry import Metric
+from alem.linalg import InvalidMatrixError
+
+
+class MatrixEstimator(BaseEstimator):
+    """An estimator whose samples are SPD matrices."""
+
+    def _matrices(self, X: Any, reset: bool) -> Tensor:
+        """X as an SPD tensor `(n_samples, n, n)` on the CPU, checked; ``reset`` in ``fit``."""
+        array = read_array(self, X, reset, 3, "SPD matrices (n_samples, n, n)")
+        matrices = torch.from_numpy(array)
+        try:
+            return geometry.check_spd(matrices)
+        except InvalidMatrixError as error:
+            raise type(error)(f"X: {error}", error.index) from None
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        tags.input_tags.positive_only = False
+        return tags
+
+
+def read_array(estimator: BaseEstimator, X: Any, reset: bool, ndim: int, what: str) -> Any:
+    """A writable float array of ``ndim`` dimensions with scikit-learn's checks; tensors are welcome."""
+    if isinstance(X, Tensor):
+        X = X.detach().cpu().numpy()
+    array = validate_data(
+        estimator, X, reset=reset, allow_nd=True, ensure_2d=False, dtype=[np.float64, np.float32], copy=True
+    )
+    if array.ndim != ndim:
+        raise ValueError(f"{type(estimator).__name__} needs {what}, got an array of shape {array.shape}")
+    if reset:
+        estimator.n_features_in_ = array.shape[1]
+    elif array.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"{type(estimator).__name__} was fitted to {estimator.n_features_in_} channels, X has "
+            f"{array.shape[1]} (shape {array.shape})"
+        )
+    return array
+
+
+def like(result: Tensor, X: Any) -> Any:
+    """A result as X was given: a tensor on its device for a tensor, else a NumPy array."""
+    return result.to(X.device) if isinstance(X, Tensor) else result.numpy()
+
+
+def read_weights(sample_weight: Any, X: Tensor) -> Tensor | None:
+    """Weights `(n_samples,)` in double precision, or None."""
+    if sample_weight is None:
+        return None
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.shape != (len(X),):
+        raise ValueError(f"sample_weight must have shape ({len(X)},), got {weights.shape}")
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
+        raise ValueError("sample_weight must be finite, not negative and not all zero")
+    return torch.from_numpy(weights)
+
+
+def make_metric(metric: str | Metric, n: int) -> Metric:
+    """The metric itself, or that of the catalogue in double precision."""
+    return metric if isinstance(metric, Metric) else geometry.metric(metric, n=n).double()
