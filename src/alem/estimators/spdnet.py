@@ -256,8 +256,8 @@ class SPDNetClassifier(ClassifierMixin, _SPDNetEstimator):
     ``batch_size``, ``max_norm``, ``dtype``, as in :class:`alem.training.Recipe`.
 
     - ``validation`` holds out a share of the samples, by class; training ends when its score has not
-      risen for ``patience`` epochs; ``weights`` says which are used, those of the ``"last"`` epoch or of the
-      ``"best"``;
+      risen for ``patience`` epochs; ``weights`` says whether those of the ``"last"`` epoch are used or of
+      the ``"best"``;
     - ``random_state`` determines everything; ``device``; ``verbose`` shows a progress bar.
 
     Fitted: ``classes_``, ``network_``, ``history_``, ``n_epochs_``, ``last_weights_``, and with
