@@ -9,8 +9,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+DOCS = [p for p in sorted((ROOT / "docs").rglob("*.md")) if "_build" not in p.parts]
+PAGES = [ROOT / "README.md", *DOCS]
+# Blocks, and the cells that run when the documentation is built too, after their options.
+BLOCK = re.compile(
+    r"^```(?:python|\{code-cell\} python)\n(?::[^\n]*\n)*(.*?)^```", re.MULTILINE | re.DOTALL
+)
 
 
 @pytest.mark.parametrize(
