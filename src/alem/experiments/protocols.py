@@ -108,6 +108,7 @@ PROTOCOLS = {
             options=(("centre_joint", 3),),
         ),
         Protocol("natops", "NATOPS gestures, 24×24, official split", 24, 6, (16,)),
+        Protocol("japanesevowels", "JapaneseVowels cepstra, 12×12, official split", 12, 9, (12,)),
         Protocol("articulary", "ArticularyWordRecognition, 9×9, official split", 9, 25, (9,)),
         Protocol(
             "ssvep", "SSVEP EEG, 24×24, within each subject one session left out", 24, 4, (16,), sessions
