@@ -207,6 +207,9 @@ class AdaptiveCholeskyLog(CholeskyLog):
         self.n = n
         self.theta = nn.Parameter(torch.zeros(n))
 
+    def extra_repr(self) -> str:
+        return f"n={self.n}"
+
     def _stretch(self, Z: Tensor, sign: float) -> Tensor:
         require_size(Z, self.theta.numel())
         factor = torch.exp(sign * self.theta.to(Z.dtype))
@@ -254,6 +257,9 @@ class RankIncrementLog(SpectralChart):
         super().__init__()
         self.n = n
         self.theta = nn.Parameter(torch.zeros(n))
+
+    def extra_repr(self) -> str:
+        return f"n={self.n}"
 
     def function(self) -> SpectralFunction:
         return _INCREMENT_LOG, (self.theta.double().exp(),)
