@@ -20,7 +20,11 @@ nb_merge_streams = True
 nb_number_source_lines = False
 
 autodoc_member_order = "bysource"
-autodoc_default_options = {"members": True, "show-inheritance": True}
+autodoc_default_options = {
+    "members": True,
+    "show-inheritance": True,
+    "exclude-members": "set_fit_request, set_score_request",  # which scikit-learn writes
+}
 
 html_theme = "furo"
 html_title = f"alem {release}"

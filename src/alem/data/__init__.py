@@ -8,6 +8,7 @@ from alem.data.folder import read_folder
 from alem.data.fpha import read_fpha
 from alem.data.hdm05 import read_hdm05
 from alem.data.load import READERS, load
+from alem.data.moabb import from_moabb
 from alem.data.ntu60 import read_ntu60
 from alem.data.repair import Repairs, repair
 from alem.data.save import save
@@ -23,6 +24,7 @@ __all__ = [
     "covariances",
     "dataset",
     "digits",
+    "from_moabb",
     "from_signals",
     "load",
     "read_afew",
