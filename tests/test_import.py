@@ -42,6 +42,14 @@ def test_rooms_are_there_without_being_imported() -> None:
     assert set(alem.__all__) <= set(dir(alem))
 
 
+def test_a_missing_package_is_named() -> None:
+    code = (
+        "import sys, alem; sys.modules['sklearn'] = None\n"
+        "try:\n    alem.estimators\nexcept ImportError as error:\n    print(error)"
+    )
+    assert run(code).strip() == "alem.estimators needs scikit-learn: pip install 'alem[train]'"
+
+
 def test_what_is_not_there_is_said() -> None:
     with pytest.raises(AttributeError, match="module 'alem' has no attribute 'metrics'"):
         alem.metrics  # noqa: B018
