@@ -6,29 +6,24 @@ from typing import TYPE_CHECKING, Any
 from alem import geometry, linalg, models, nn, optim
 
 if TYPE_CHECKING:
-    from alem import data, estimators, experiments, testing, training
+    from alem import data as data
+    from alem import estimators as estimators
+    from alem import experiments as experiments
+    from alem import testing as testing
+    from alem import training as training
 
-__all__ = [
-    "data",
-    "estimators",
-    "experiments",
-    "geometry",
-    "linalg",
-    "models",
-    "nn",
-    "optim",
-    "testing",
-    "training",
-]
+__all__ = ["geometry", "linalg", "models", "nn", "optim"]
 __version__ = "0.1.0"
+
+# Rooms that need more than torch are imported when they are first asked for.
+_LATER = ("data", "estimators", "experiments", "testing", "training")
 
 
 def __getattr__(name: str) -> Any:
-    """Rooms that need more than torch are imported when they are first asked for."""
-    if name in __all__:
+    if name in _LATER:
         return import_module(f"alem.{name}")
     raise AttributeError(f"module 'alem' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    return sorted({*globals(), *_LATER})

@@ -19,6 +19,7 @@ class Paradigm:
         pandas = pytest.importorskip("pandas", reason="a table of MOABB is one of pandas")
         rng = np.random.default_rng(0)
         of = np.arange(self.trials) % 3 + 1
+        assert subjects is None or isinstance(subjects, list)  # as theirs asks
         keep = np.isin(of, subjects) if subjects else of > 0
         table = pandas.DataFrame(
             {"subject": of, "session": ["0train"] * self.trials, "run": ["0"] * self.trials}
@@ -37,7 +38,7 @@ def test_trials_become_covariances_with_their_columns() -> None:
     assert (d.name, len(d), d.n, d.classes) == ("Made-up", 12, 4, ("left_hand", "right_hand"))
     assert d.columns["subject"].tolist() == [1, 2, 3] * 4
     assert set(d.columns) == {"subject", "session", "run"}
-    assert len(data.from_moabb(Source(), Paradigm(), subjects=[2])) == 4
+    assert len(data.from_moabb(Source(), Paradigm(), subjects=(2,))) == 4
     assert len(data.from_moabb(Source(), Paradigm(), window=25)) == 24
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sklearn
 import torch
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.estimator_checks import check_estimator
@@ -76,42 +77,37 @@ class Covariances(estimators.Covariances):
 
 # Few epochs: the checks fit hundreds of times. Enough of them for those that ask for a score.
 BRIEF = {"epochs": 12, "lr": 0.05, "dropout": 0.0}
-STOCHASTIC = (
-    "batches are drawn at random and normalised together: a sample of weight 0 still stands in its batch, "
-    "and one of weight 2 stands in one batch"
-)
+# What fails, and why; the rest passes.
+STOCHASTIC = {
+    "check_sample_weight_equivalence_on_dense_data": (
+        "batches are drawn at random and normalised together: a sample of weight 0 still stands in its "
+        "batch, and one of weight 2 stands in one batch"
+    )
+}
+# How many pass with scikit-learn 1.9; other versions have other checks.
 CASES = [
-    (TangentSpace(), {}),
-    (TangentSpace(metric="lcm"), {}),
-    (TangentSpace(metric="bwm"), {}),
-    (FrechetClassifier(), {}),
-    (FrechetClassifier(metric="gap"), {}),
-    (Covariances(loading=0.1), {}),
-    (
-        SPDNetClassifier(**BRIEF),
-        {
-            "check_sample_weight_equivalence_on_dense_data": STOCHASTIC,
-            "check_sample_weights_invariance": STOCHASTIC,
-        },
-    ),
-    (
-        SPDNetRegressor(**BRIEF),
-        {
-            "check_sample_weight_equivalence_on_dense_data": STOCHASTIC,
-            "check_sample_weights_invariance": STOCHASTIC,
-        },
-    ),
+    (TangentSpace(), {}, 53),
+    (TangentSpace(metric="lcm"), {}, 53),
+    (TangentSpace(metric="bwm"), {}, 53),
+    (FrechetClassifier(), {}, 67),
+    (FrechetClassifier(metric="gap"), {}, 67),
+    (Covariances(loading=0.1), {}, 46),
+    (SPDNetClassifier(**BRIEF), STOCHASTIC, 60),
+    (SPDNetRegressor(**BRIEF), STOCHASTIC, 58),
 ]
 
 
-@pytest.mark.parametrize(("estimator", "expected"), CASES, ids=[repr(case[0]) for case in CASES])
-def test_the_checks_of_scikit_learn_pass(estimator: Any, expected: dict[str, str]) -> None:
+@pytest.mark.parametrize(("estimator", "expected", "count"), CASES, ids=[repr(case[0]) for case in CASES])
+def test_the_checks_of_scikit_learn_pass(estimator: Any, expected: dict[str, str], count: int) -> None:
     with warnings.catch_warnings():
         # Some checks ask for it.
         warnings.simplefilter("ignore", DataConversionWarning)
         results = check_estimator(estimator, expected_failed_checks=expected, on_skip=None, on_fail=None)
-    failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
-    assert not failed, failed
-    assert sum(r["status"] == "passed" for r in results) >= 40
-    # What is expected to fail has been run, and does fail.
-    assert {r["check_name"] for r in results if r["status"] == "xfail"} <= expected.keys()
+    of = {
+        status: {r["check_name"]: r["exception"] for r in results if r["status"] == status}
+        for status in ("failed", "xfail")
+    }
+    assert not of["failed"]
+    assert of["xfail"].keys() == expected.keys()
+    passed = sum(r["status"] == "passed" for r in results)
+    assert passed == count if sklearn.__version__.startswith("1.9.") else passed > 40

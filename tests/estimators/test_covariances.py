@@ -21,7 +21,7 @@ def test_tensors_come_back_as_tensors() -> None:
     C = Covariances().fit_transform(torch.from_numpy(SIGNALS).float())
     assert isinstance(C, torch.Tensor)
     assert C.dtype == torch.float32
-    np.testing.assert_allclose(C.numpy(), Covariances().transform(SIGNALS), rtol=1e-4)
+    np.testing.assert_allclose(C.numpy(), Covariances().fit_transform(SIGNALS), rtol=1e-4)
 
 
 def test_what_has_no_covariance_is_refused() -> None:
@@ -30,6 +30,10 @@ def test_what_has_no_covariance_is_refused() -> None:
     assert Covariances("oas").fit_transform(SIGNALS[..., :4]).shape == (6, 4, 4)
     with pytest.raises(ValueError, match="unknown shrinkage 'lw'"):
         Covariances("lw").fit(SIGNALS)
+    bad = SIGNALS.copy()
+    bad[2, 1, 5] = np.nan
+    with pytest.raises(ValueError, match=r"matrix 2 .* channel 1 is nan at sample 5"):
+        Covariances().fit(SIGNALS).transform(bad)
     with pytest.raises(ValueError, match=r"signals \(n_samples, channels, times\)"):
         Covariances().fit(SIGNALS[0])
     with pytest.raises(ValueError, match="fitted to 4 channels, X has 3"):

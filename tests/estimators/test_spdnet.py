@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import pickle
 import random
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from pyriemann.estimation import Covariances as TheirCovariances
 from sklearn.base import clone
 from sklearn.metrics import r2_score
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
 from sklearn.pipeline import make_pipeline
 from torch.nn import functional
 
@@ -20,6 +21,7 @@ from alem import models
 from alem.estimators import SPDNetClassifier, SPDNetRegressor
 from alem.experiments.recommended import RECOMMENDED
 from alem.geometry import METRICS
+from alem.nn import ALog
 from alem.training import CheckpointError, Recipe
 
 from .conftest import classes_of_spd
@@ -93,8 +95,6 @@ def test_patience_ends_a_training_and_both_weights_are_kept() -> None:
 def test_the_best_score_is_that_of_the_best_weights() -> None:
     X, y = classes_of_spd(90)
     model = SPDNetClassifier(epochs=12, lr=0.05, validation=0.3, weights="best", random_state=1).fit(X, y)
-    from sklearn.model_selection import train_test_split
-
     seed = int(np.random.RandomState(1).randint(2**31))
     _, held = train_test_split(np.arange(90), test_size=0.3, stratify=y, random_state=seed)
     assert model.score(X[held], y[held]) == pytest.approx(model.best_score_)
@@ -155,8 +155,6 @@ def test_a_regressor_learns_one_or_several_targets() -> None:
     one.fit(X, target[:, 0])
     assert one.predict(X).shape == (120,)
     assert one.best_score_ == max(one.history_.test_accuracy)
-    from sklearn.model_selection import train_test_split
-
     seed = int(np.random.RandomState(0).randint(2**31))
     _, held = train_test_split(np.arange(120), test_size=0.25, random_state=seed)
     assert r2_score(target[held, 0], one.predict(X[held])) == pytest.approx(one.best_score_, abs=1e-8)
@@ -191,7 +189,7 @@ def test_files_of_regressors_and_what_files_cannot_hold(tmp_path: Path) -> None:
     ):
         SPDNetClassifier.load(path)
     with pytest.raises(TypeError, match=r"random_state=.* cannot be written as JSON"):
-        model.set_params(random_state=np.random.RandomState(0)).save(path)
+        SPDNetRegressor(epochs=1, random_state=np.random.RandomState(0)).fit(X, X[:, 0, 0]).save(path)
     assert [p.name for p in path.parent.iterdir()] == ["model.safetensors"]
 
 
@@ -203,7 +201,7 @@ def test_broken_and_changed_files_are_refused(tmp_path: Path, trained: Any) -> N
     cut.write_bytes(good.read_bytes()[:2000])
     with pytest.raises(CheckpointError, match="cannot be read"):
         SPDNetClassifier.load(cut)
-    with pytest.raises(CheckpointError, match="cannot be read"):
+    with pytest.raises(FileNotFoundError, match="absent does not exist"):
         SPDNetClassifier.load(tmp_path / "absent")
     from safetensors.torch import load_file, save_file
 
@@ -221,6 +219,10 @@ def test_broken_and_changed_files_are_refused(tmp_path: Path, trained: Any) -> N
         lambda h: h["fitted"].pop("classes"),
         lambda h: h["fitted"].update(n_features="4"),
         lambda h: h["fitted"]["classes"].update(dtype="nonsense"),
+        lambda h: h["fitted"]["classes"].update(dtype="<U1"),
+        lambda h: h["fitted"]["classes"].update(values=["up", "up", "down"]),
+        lambda h: h["fitted"]["classes"].update(values=["up", "down"]),
+        lambda h: h["fitted"].update(weights_in_use="worst"),
         lambda h: h.pop("fitted"),
     ):
         with pytest.raises(
@@ -228,12 +230,78 @@ def test_broken_and_changed_files_are_refused(tmp_path: Path, trained: Any) -> N
         ):
             SPDNetClassifier.load(rewritten(change))
 
+    for text in ("{", "[]", '{"format": 1}', "[" * 100_000):
+        save_file(load_file(good), cut, metadata={"alem": text})
+        with pytest.raises(CheckpointError):
+            SPDNetClassifier.load(cut)
+    tensors = load_file(good)
+    for name, change in (
+        ("last.layers.head.weight", lambda t: t * torch.nan),
+        ("best.layers.head.weight", lambda t: t[:1]),
+    ):
+        save_file({**tensors, name: change(tensors[name]).contiguous()}, cut, metadata=_header(good))
+        with pytest.raises(CheckpointError, match=r"no file of SPDNetClassifier\.save"):
+            SPDNetClassifier.load(cut)
+
 
 def _header(path: Path) -> dict[str, str]:
     from safetensors import safe_open
 
     with safe_open(path, framework="pt") as file:
         return file.metadata()
+
+
+def test_a_file_holds_the_parameters_of_the_fit(tmp_path: Path) -> None:
+    X, y = classes_of_spd()
+    model = SPDNetClassifier(**BRIEF).fit(X, y)
+    model.set_params(trace_norm=False, log="ln").save(tmp_path / "m")
+    again = SPDNetClassifier.load(tmp_path / "m")
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert again.trace_norm is True
+
+
+def test_a_module_that_is_given_is_neither_trained_nor_shared() -> None:
+    X, y = classes_of_spd()
+    log = ALog(4, "gap")
+    before = {key: t.clone() for key, t in log.state_dict().items()}
+    model = SPDNetClassifier(log=log, **BRIEF).fit(X, y)
+    first = model.predict_proba(X)
+    for key, t in log.state_dict().items():
+        assert t.dtype == before[key].dtype
+        assert torch.equal(t, before[key])
+    np.testing.assert_array_equal(model.fit(X, y).predict_proba(X), first)
+
+
+def test_threads_wait_for_each_other() -> None:
+    X, y = classes_of_spd()
+    alone = SPDNetClassifier(**BRIEF).fit(X, y).predict_proba(X)
+    with ThreadPoolExecutor(4) as pool:
+        many = list(pool.map(lambda _: SPDNetClassifier(**BRIEF).fit(X, y).predict_proba(X), range(4)))
+    assert torch.get_default_dtype() == torch.float32
+    for p in many:
+        np.testing.assert_array_equal(p, alone)
+
+
+def test_what_is_changed_after_a_fit_does_not_change_predictions() -> None:
+    X, y = classes_of_spd()
+    model = SPDNetClassifier(**BRIEF).fit(X, y)
+    p = model.predict_proba(X)
+    np.testing.assert_array_equal(model.set_params(dtype="float32", lr=-1.0).predict_proba(X), p)
+    with pytest.raises(ValueError, match="lr must be positive"):
+        model.fit(X, y == "up")
+    assert list(model.classes_) == ["down", "left", "up"]
+    np.testing.assert_array_equal(model.predict_proba(X), p)
+
+
+def test_weights_that_leave_a_part_empty_are_refused() -> None:
+    X, y = classes_of_spd()
+    seed = int(np.random.RandomState(0).randint(2**31))
+    train, held = train_test_split(np.arange(60), test_size=0.2, stratify=y, random_state=seed)
+    for places, what in ((held, "held-out"), (train, "training")):
+        w = np.ones(60)
+        w[places] = 0
+        with pytest.raises(ValueError, match=f"all {what} samples have weight 0"):
+            SPDNetClassifier(**BRIEF, validation=0.2).fit(X, y, sample_weight=w)
 
 
 def test_it_pickles(trained: Any) -> None:
@@ -256,6 +324,12 @@ def test_it_pickles(trained: Any) -> None:
         ({"lr": -1.0}, "lr must be positive"),
         ({"optimizer": "sgd"}, "optimizer must be one of"),
         ({"dims": [0]}, "dims must be sizes"),
+        ({"dims": 5}, "dims must be a list of sizes"),
+        ({"dims": "4"}, "dims must be a list of sizes"),
+        ({"dims": [3.7]}, "dims must be sizes"),
+        ({"dims": (), "norm": "liebn"}, "follows a BiMap"),
+        ({"patience": 0, "validation": 0.2}, "patience must be 1 at least"),
+        ({"validation": 12}, "validation must be a share"),
         ({"head": "gyro", "log": "mul"}, "the gyro head"),
     ],
 )

@@ -25,7 +25,9 @@ def from_moabb(
     name = getattr(source, "code", type(source).__name__)
     if not hasattr(paradigm, "get_data"):
         raise TypeError(f"{name}: paradigm must be one of moabb.paradigms, got {type(paradigm).__name__}")
-    signals, labels, table = paradigm.get_data(dataset=source, subjects=subjects)
+    signals, labels, table = paradigm.get_data(
+        dataset=source, subjects=None if subjects is None else list(subjects)
+    )
     if not len(signals):
         raise DataError(f"{name}: the paradigm has found no trials; check its events and the subjects")
     columns = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -37,10 +38,15 @@ class MatrixEstimator(BaseEstimator):
 
 def read_array(estimator: BaseEstimator, X: Any, reset: bool, ndim: int, what: str) -> Any:
     """A writable float array of ``ndim`` dimensions with scikit-learn's checks; tensors are welcome."""
-    if isinstance(X, Tensor):
-        X = X.detach().cpu().numpy()
     array = validate_data(
-        estimator, X, reset=reset, allow_nd=True, ensure_2d=False, dtype=[np.float64, np.float32], copy=True
+        estimator,
+        as_array(X),
+        reset=reset,
+        allow_nd=True,
+        ensure_2d=False,
+        ensure_all_finite=False,  # who reads on names the matrix or the channel
+        dtype=[np.float64, np.float32],
+        copy=True,
     )
     if array.ndim != ndim:
         raise ValueError(f"{type(estimator).__name__} needs {what}, got an array of shape {array.shape}")
@@ -54,6 +60,14 @@ def read_array(estimator: BaseEstimator, X: Any, reset: bool, ndim: int, what: s
     return array
 
 
+def as_array(values: Any) -> Any:
+    """A tensor as an array of a dtype that NumPy knows; anything else as it is."""
+    if not isinstance(values, Tensor):
+        return values
+    values = values.detach().cpu()
+    return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+
+
 def like(result: Tensor, X: Any) -> Any:
     """A result as X was given: a tensor on its device for a tensor, else a NumPy array."""
     return result.to(X.device) if isinstance(X, Tensor) else result.numpy()
@@ -63,7 +77,7 @@ def read_weights(sample_weight: Any, X: Tensor) -> Tensor | None:
     """Weights `(n_samples,)` in double precision, or None."""
     if sample_weight is None:
         return None
-    weights = np.asarray(sample_weight, dtype=np.float64)
+    weights = np.asarray(as_array(sample_weight), dtype=np.float64)
     if weights.shape != (len(X),):
         raise ValueError(f"sample_weight must have shape ({len(X)},), got {weights.shape}")
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
@@ -72,5 +86,5 @@ def read_weights(sample_weight: Any, X: Tensor) -> Tensor | None:
 
 
 def make_metric(metric: str | Metric, n: int) -> Metric:
-    """The metric itself, or that of the catalogue in double precision."""
-    return metric if isinstance(metric, Metric) else geometry.metric(metric, n=n).double()
+    """A copy of the metric, or that of the catalogue in double precision."""
+    return copy.deepcopy(metric) if isinstance(metric, Metric) else geometry.metric(metric, n=n).double()

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
 from alem import geometry, linalg
 from alem.estimators.base import like, read_array
@@ -40,7 +41,8 @@ class Covariances(TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> Any:
         """SPD matrices `(n_samples, channels, channels)`, in the precision of X."""
-        x = self._signals(X, reset=not hasattr(self, "n_features_in_"))
+        check_is_fitted(self)
+        x = self._signals(X, reset=False)
         C = linalg.covariance(x, self.shrinkage, self.loading, self.assume_centered)
         try:
             geometry.check_spd(C)
@@ -59,5 +61,4 @@ class Covariances(TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         tags.input_tags.three_d_array = True
-        tags.requires_fit = False
         return tags

@@ -10,12 +10,12 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
+from alem.estimators.base import as_array
+
 
 def read_labels(y: Any, n_samples: int) -> tuple[Any, Any]:
     """Places of the labels among the classes, and the classes in order."""
-    if isinstance(y, torch.Tensor):
-        y = y.cpu().numpy()
-    labels = column_or_1d(y, warn=True)
+    labels = column_or_1d(as_array(y), warn=True)
     assert_all_finite(labels, input_name="y")
     check_classification_targets(labels)
     if len(labels) != n_samples:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import math
 import random
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -19,7 +23,7 @@ from torch import Tensor, nn
 
 from alem import models
 from alem.estimators import store
-from alem.estimators.base import MatrixEstimator, read_weights
+from alem.estimators.base import MatrixEstimator, as_array, read_weights
 from alem.estimators.labels import decision, read_labels
 from alem.geometry import Metric
 from alem.training import (
@@ -52,8 +56,8 @@ class _SPDNetEstimator(MatrixEstimator):
 
     def __init__(
         self,
-        dims: Sequence[int] | None = None,
         *,
+        dims: Sequence[int] | None = None,
         log: str | nn.Module | None = None,
         norm: str | None = None,
         head: str = "linear",
@@ -133,23 +137,49 @@ class _SPDNetEstimator(MatrixEstimator):
         return Recipe(**{name: getattr(self, name) for name in (*names, "max_norm", "dtype")})
 
     def _build(self, n: int, outputs: int, seed: int) -> nn.Module:
-        dims = [n] if self.dims is None else [int(d) for d in self.dims]
-        recipe, options = self.recipe(), self.options()
-        make = lambda: models.SPDNet([n, *dims], outputs, **options)  # noqa: E731
-        return seeded(seed, make, recipe.torch_dtype)
+        # Copies: what was given as a module is not trained, nor shared with another fit.
+        recipe, options = self.recipe(), copy.deepcopy(self.options())
+        sizes = [n, *self._sizes(n)]
+        return seeded(seed, lambda: models.SPDNet(sizes, outputs, **options), recipe.torch_dtype)
+
+    def _sizes(self, n: int) -> list[int]:
+        """The sizes of the matrices after the input's."""
+        if self.dims is None:
+            return [n]
+        if isinstance(self.dims, str) or not isinstance(self.dims, Iterable):
+            raise ValueError(f"dims must be a list of sizes, as [{n}], or None; got {self.dims!r}")
+        sizes = list(self.dims)
+        if any(not isinstance(d, Integral) or d < 1 for d in sizes):
+            raise ValueError(f"dims must be sizes of matrices, whole and positive; got {sizes}")
+        if self.norm is not None and not sizes:
+            raise ValueError(f"norm={self.norm!r} follows a BiMap, and with dims=() there is none")
+        return [int(d) for d in sizes]
 
     def _fit(
-        self, matrices: Tensor, targets: Tensor, outputs: int, objective: Objective, strata: Array | None
+        self,
+        matrices: Tensor,
+        targets: Tensor,
+        outputs: int,
+        objective: Objective,
+        strata: Array | None,
+        weights: Tensor | None,
     ) -> None:
         """Train on all samples, or on those that are not held out."""
         if self.weights not in KEPT:
             raise ValueError(f"weights must be one of {', '.join(KEPT)}, got {self.weights!r}")
+        if self.patience is not None and self.patience < 1:
+            raise ValueError(f"patience must be 1 at least, or None; got {self.patience}")
+        if self.validation is not None and not 0.0 < self.validation < 1.0:
+            raise ValueError(f"validation must be a share between 0 and 1, or None; got {self.validation}")
         if self.validation is None and (self.patience is not None or self.weights == "best"):
             raise ValueError(
                 "patience= and weights='best' go by the score on held-out samples; give validation=0.2, say"
             )
         seed = int(check_random_state(self.random_state).randint(2**31))
         train, test = self._divide(len(matrices), strata, seed)
+        for places, what in ((train, "training"), (test, "held-out")):
+            if weights is not None and places is not None and not bool(weights[places].sum() > 0):
+                raise ValueError(f"all {what} samples have weight 0; give some of them another")
         with _generators_kept():
             network = self._build(matrices.shape[-1], outputs, seed)
             watch = _Watch(network, self.patience, self.epochs, self.verbose)
@@ -166,6 +196,7 @@ class _SPDNetEstimator(MatrixEstimator):
                 )
         if fitted.stopped is not None:
             raise ArithmeticError(f"the training of {type(self).__name__} ended early: {fitted.stopped}")
+        self.fitted_params_ = self.get_params(deep=False)
         self.network_ = network.cpu().eval()
         self.n_outputs_ = outputs
         self.history_ = fitted.history
@@ -203,9 +234,8 @@ class _SPDNetEstimator(MatrixEstimator):
         network = self.network_.to(self.device)
         try:
             places = torch.arange(len(matrices))
-            samples = Batches(
-                matrices, places, places, self.recipe().torch_dtype, torch.device(self.device)
-            )
+            dtype = next(network.parameters()).dtype
+            samples = Batches(matrices, places, places, dtype, torch.device(self.device))
             return predict(network, samples).cpu()
         finally:
             self.network_.cpu()
@@ -233,6 +263,7 @@ class _SPDNetEstimator(MatrixEstimator):
 
     def _restore(self, facts: dict[str, Any]) -> None:
         """The inverse of :meth:`_facts`, the network included."""
+        self.fitted_params_ = self.get_params(deep=False)
         self.n_features_in_, self.n_outputs_ = facts["n_features"], facts["n_outputs"]
         self.history_ = History(**facts["history"])
         self.n_epochs_ = len(self.history_)
@@ -267,23 +298,32 @@ class SPDNetClassifier(ClassifierMixin, _SPDNetEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train; ``sample_weight`` multiplies the loss of each sample."""
         matrices = self._matrices(X, reset=True)
-        places, self.classes_ = read_labels(y, len(matrices))
+        places, classes = read_labels(y, len(matrices))
         labels = torch.from_numpy(places)
         weights = read_weights(sample_weight, matrices)
-        if weights is None:
-            self._fit(matrices, labels, len(self.classes_), CLASSIFICATION, places)
-        else:
-            rows = weighted_labels(labels, weights, len(self.classes_)).to(self.recipe().torch_dtype)
-            self._fit(matrices, rows, len(self.classes_), WEIGHTED_CLASSIFICATION, places)
+        targets, objective = labels, CLASSIFICATION
+        if weights is not None:
+            rows = weighted_labels(labels, weights, len(classes))
+            targets, objective = rows.to(self.recipe().torch_dtype), WEIGHTED_CLASSIFICATION
+        self._fit(matrices, targets, len(classes), objective, places, weights)
+        self.classes_ = classes
         return self
 
     def _facts(self) -> dict[str, Any]:
+        if not all(isinstance(name, (bool, int, float, str)) for name in self.classes_.tolist()):
+            raise TypeError(
+                f"classes of {self.classes_.dtype} cannot be written as JSON; pickle the estimator"
+            )
         classes = {"dtype": self.classes_.dtype.str, "values": self.classes_.tolist()}
         return {**super()._facts(), "classes": classes}
 
     def _restore(self, facts: dict[str, Any]) -> None:
         super()._restore(facts)
-        self.classes_ = np.array(facts["classes"]["values"], dtype=facts["classes"]["dtype"])
+        values = facts["classes"]["values"]
+        classes = np.array(values, dtype=facts["classes"]["dtype"])
+        if classes.tolist() != values or len(set(values)) != self.n_outputs_ or classes.ndim != 1:
+            raise ValueError(f"{self.n_outputs_} outputs and the classes {values}")
+        self.classes_ = classes
 
     def decision_function(self, X: Any) -> Array:
         """Logits `(n_samples, n_classes)`; of two classes their difference `(n_samples,)`."""
@@ -311,23 +351,21 @@ class SPDNetRegressor(RegressorMixin, _SPDNetEstimator):
         matrices = self._matrices(X, reset=True)
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        target = y.detach().cpu().numpy() if isinstance(y, Tensor) else y
-        values = check_array(target, ensure_2d=False, dtype=np.float64, input_name="y", estimator=self)
+        values = check_array(as_array(y), ensure_2d=False, dtype=np.float64, input_name="y", estimator=self)
         if values.ndim > 2 or len(values) != len(matrices):
             raise ValueError(
                 f"y must be numbers ({len(matrices)},) or ({len(matrices)}, m), got shape {values.shape}"
             )
-        self._is_vector = values.ndim == 1
         Y = torch.from_numpy(values.reshape(len(values), -1).copy())
         weights = read_weights(sample_weight, matrices)
         w = torch.ones(len(Y), dtype=Y.dtype) if weights is None else weights
         share = (w / w.sum())[:, None]
-        self.y_mean_ = (share * Y).sum(0).numpy()
-        spread = (share * (Y - torch.from_numpy(self.y_mean_)).square()).sum(0).sqrt().numpy()
-        self.y_scale_ = np.where(spread > 0, spread, 1.0)
-        standard = (Y - torch.from_numpy(self.y_mean_)) / torch.from_numpy(self.y_scale_)
-        targets = torch.cat([standard, (w / w.mean())[:, None]], 1).to(self.recipe().torch_dtype)
-        self._fit(matrices, targets, Y.shape[1], REGRESSION, None)
+        mean = (share * Y).sum(0)
+        spread = (share * (Y - mean).square()).sum(0).sqrt()
+        scale = torch.where(spread > 0, spread, 1.0)
+        targets = torch.cat([(Y - mean) / scale, (w / w.mean())[:, None]], 1)
+        self._fit(matrices, targets.to(self.recipe().torch_dtype), Y.shape[1], REGRESSION, None, weights)
+        self.y_mean_, self.y_scale_, self._is_vector = mean.numpy(), scale.numpy(), values.ndim == 1
         return self
 
     def _facts(self) -> dict[str, Any]:
@@ -337,8 +375,10 @@ class SPDNetRegressor(RegressorMixin, _SPDNetEstimator):
     def _restore(self, facts: dict[str, Any]) -> None:
         super()._restore(facts)
         y = facts["y"]
-        self.y_mean_, self.y_scale_ = np.array(y["mean"]), np.array(y["scale"])
+        self.y_mean_, self.y_scale_ = (np.array(y[key], dtype=np.float64) for key in ("mean", "scale"))
         self._is_vector = bool(y["is_vector"])
+        if {self.y_mean_.shape, self.y_scale_.shape} != {(self.n_outputs_,)}:
+            raise ValueError(f"{self.n_outputs_} outputs and the scales {y}")
 
     def predict(self, X: Any) -> Array:
         """Predictions of the shape y had in ``fit``."""
@@ -377,7 +417,7 @@ class _Watch:
         if history.test_accuracy:
             score, epoch = history.test_accuracy[-1], len(history)
             shown += f", validation {score:.4g}"
-            if self.best[1] is None or score > self.best[1]:
+            if self.best[1] is None or score > self.best[1] or math.isnan(self.best[1]):
                 self.best = epoch, score, _state(self.network)
             assert self.best[0] is not None
             stop = self.patience is not None and epoch - self.best[0] >= self.patience
@@ -391,13 +431,20 @@ def _state(network: nn.Module) -> dict[str, Tensor]:
     return {key: t.detach().cpu().clone() for key, t in network.state_dict().items()}
 
 
+_ONE_AT_A_TIME = threading.RLock()
+
+
 @contextlib.contextmanager
 def _generators_kept() -> Iterator[None]:
-    """Leave the global generators as they were: a fit follows from its own ``random_state`` alone."""
-    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 (the global one is meant)
-    try:
-        with torch.random.fork_rng():
-            yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)  # noqa: NPY002
+    """Leave the global generators as they were: a fit follows from its own ``random_state`` alone.
+
+    They and torch's default dtype belong to the process, so threads wait for each other here.
+    """
+    with _ONE_AT_A_TIME:
+        python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 (the global one is meant)
+        try:
+            with torch.random.fork_rng():
+                yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002

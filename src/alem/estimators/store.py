@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from torch import Tensor
 
 from alem.training import CheckpointError, read_tensors, save_tensors
 
@@ -17,16 +18,18 @@ PLAIN = (type(None), bool, int, float, str)
 
 
 def save(estimator: _SPDNetEstimator, path: Path) -> None:
-    """Write a fitted estimator, whole or not at all."""
+    """Write a fitted estimator, with the parameters it was fitted with, whole or not at all."""
     tensors = {f"last.{key}": t for key, t in estimator.last_weights_.items()}
     tensors |= {f"best.{key}": t for key, t in (estimator.best_weights_ or {}).items()}
-    parameters = {key: _plain(key, value) for key, value in estimator.get_params(deep=False).items()}
+    parameters = {key: _plain(key, value) for key, value in estimator.fitted_params_.items()}
     header = {"kind": type(estimator).__name__, "parameters": parameters, "fitted": estimator._facts()}
     save_tensors(path, tensors, {"estimator": header})
 
 
 def load(cls: type[E], path: Path, device: str) -> E:
     """The estimator in a file."""
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist; check the path")
     tensors, header = read_tensors(path)
     try:
         header = header["estimator"]
@@ -34,15 +37,14 @@ def load(cls: type[E], path: Path, device: str) -> E:
             raise CheckpointError(f"{path} holds a {header['kind']}; load it with {header['kind']}.load")
         estimator = cls(**{**header["parameters"], "device": device})
         estimator._restore(header["fitted"])
-        own = {
-            which: {
-                key.removeprefix(f"{which}."): t
-                for key, t in tensors.items()
-                if key.startswith(f"{which}.")
-            }
-            for which in ("last", "best")
-        }
+        broken = [key for key, t in tensors.items() if not t.isfinite().all()]
+        if broken:
+            raise ValueError(f"{broken[0]} is not finite")
+        own = {which: _starting_with(f"{which}.", tensors) for which in ("last", "best")}
         estimator.last_weights_, estimator.best_weights_ = own["last"], own["best"] or None
+        for which, state in own.items():  # the best ones too, now and not when they are asked for
+            if state:
+                estimator.use_weights(which)
         return estimator.use_weights(header["fitted"]["weights_in_use"])
     except CheckpointError:
         raise
@@ -51,6 +53,10 @@ def load(cls: type[E], path: Path, device: str) -> E:
             f"{path} is no file of {cls.__name__}.save, or one that was changed: "
             f"{type(error).__name__}: {' '.join(str(error).split())}"
         ) from None
+
+
+def _starting_with(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)}
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -62,6 +68,6 @@ def _plain(name: str, value: Any) -> Any:
     if not isinstance(value, PLAIN):
         raise TypeError(
             f"{name}={value!r} cannot be written as JSON: a file holds names and numbers only; pickle the "
-            "estimator, or set_params to such a value before saving"
+            "estimator, or fit it with such a value"
         )
     return value

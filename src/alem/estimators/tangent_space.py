@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted
 
-from alem.estimators.base import MatrixEstimator, like, make_metric, read_weights
+from alem.estimators.base import MatrixEstimator, as_array, like, make_metric, read_weights
 from alem.geometry import Metric
 from alem.linalg import vech_dim
 
@@ -18,7 +18,8 @@ class TangentSpace(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MatrixEsti
     """The coordinates of Log_M X in an orthonormal frame at M, the Fréchet mean of the training matrices.
 
     `(n_samples, n, n)` to `(n_samples, n(n+1)/2)`: Euclidean lengths are the metric's at M, so that any
-    vector method may follow. With ``metric="aim"`` these are the coordinates of Barachant et al. 2013.
+    vector method may follow. With ``metric="aim"`` these are the coordinates of Barachant et al. 2013, in
+    the order of :func:`alem.linalg.vech`.
 
     - ``metric``: a name of the catalogue, or a metric;
     - fitted: ``reference_`` `(n, n)`, the mean, and ``metric_``.
@@ -48,11 +49,12 @@ class TangentSpace(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MatrixEsti
     def inverse_transform(self, X: Any) -> Any:
         """The matrices `(n_samples, n, n)` with the given coordinates."""
         check_is_fitted(self)
-        v = torch.as_tensor(X)
-        if v.ndim != 2 or v.shape[1] != self._n_features_out or not v.is_floating_point():
+        array = check_array(as_array(X), dtype=[np.float64, np.float32], copy=True)
+        if array.shape[1] != self._n_features_out:
             raise ValueError(
-                f"inverse_transform needs coordinates (n_samples, {self._n_features_out}), got "
-                f"{v.dtype} {tuple(v.shape)}"
+                f"inverse_transform needs coordinates (n_samples, {self._n_features_out}), got shape "
+                f"{array.shape}"
             )
+        v = torch.from_numpy(array)
         M = torch.from_numpy(np.asarray(self.reference_)).to(v)
         return like(self.metric_.exp(M, self.metric_.tangent_vector(M, v)), X)

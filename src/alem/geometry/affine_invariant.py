@@ -34,10 +34,12 @@ class AffineInvariant(Metric):
 
     def tangent_coordinates(self, P: Tensor, V: Tensor) -> Tensor:
         """vech(P^{-½}VP^{-½}), the coordinates of Barachant et al. 2013 when V is log(P, Q)."""
-        return linalg.vech(linalg.congruence(linalg.inverse_sqrt(P), V))
+        R = linalg.inverse_sqrt(P)
+        return linalg.vech(R @ V @ R)
 
     def tangent_vector(self, P: Tensor, v: Tensor) -> Tensor:
-        return linalg.congruence(linalg.sqrt(P), linalg.unvech(v))
+        R = linalg.sqrt(P)
+        return linalg.symmetrize(R @ linalg.unvech(v) @ R)
 
     def exp(self, P: Tensor, V: Tensor) -> Tensor:
         """L exp(L⁻¹VL⁻ᵀ) Lᵀ."""

@@ -111,7 +111,12 @@ def _meta(path: Path) -> dict[str, Any]:
         ) from None
     if text is None:
         raise CheckpointError(f"{path} holds tensors, but is no checkpoint of alem")
-    meta = json.loads(text)
+    try:
+        meta = json.loads(text)
+        if not isinstance(meta, dict) or not isinstance(meta.setdefault("header", {}), dict):
+            raise ValueError
+    except (ValueError, RecursionError):
+        raise CheckpointError(f"{path} has a header that is damaged; remove it") from None
     if meta.get("format") != FORMAT:
         raise CheckpointError(f"{path} has format {meta.get('format')}; this version reads format {FORMAT}")
     return meta
