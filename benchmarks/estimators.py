@@ -30,12 +30,12 @@ from alem.experiments.protocols import PROTOCOLS
 
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "estimators.md"
 FILES = {
-    "fpha": "fpha_cov.npz",
-    "utdmhad": "utdmhad_seq.npz",
-    "natops": "natops_seq.npz",
-    "articulary": "articularywordrecognition_seq.npz",
-    "japanesevowels": "japanesevowels_seq.npz",
-    "ssvep": "ssvep_cov.npz",
+    "fpha": ("FPHA", "fpha_cov.npz"),
+    "utdmhad": ("UTD-MHAD", "utdmhad_seq.npz"),
+    "natops": ("NATOPS", "natops_seq.npz"),
+    "articulary": ("Articulary", "articularywordrecognition_seq.npz"),
+    "japanesevowels": ("Vowels", "japanesevowels_seq.npz"),
+    "ssvep": ("SSVEP", "ssvep_cov.npz"),
 }
 SEEDS = 3
 OURS = "SPDNetClassifier()"
@@ -63,7 +63,7 @@ CONTESTANTS: dict[str, Callable[[], Any]] = {
 def accuracy(name: str, folder: Path, make: Callable[[], Any], seed: int) -> float:
     """Right answers over all that is tested, all splits of the protocol together, in percent."""
     protocol = PROTOCOLS[name]
-    dataset = protocol.source(str(folder / FILES[name])).load()
+    dataset = protocol.source(str(folder / FILES[name][1])).load()
     X, y = dataset.matrices.numpy(), dataset.labels.numpy()
     right = tested = 0
     for split in protocol.splits(dataset):
@@ -85,9 +85,9 @@ def main() -> None:
     if len(sys.argv) != 2:
         sys.exit(str(__doc__))
     folder = Path(sys.argv[1])
-    names = [name for name, file in FILES.items() if (folder / file).exists()]
+    names = [name for name, (_, file) in FILES.items() if (folder / file).exists()]
     if not names:
-        sys.exit(f"{folder} holds none of {', '.join(FILES.values())}")
+        sys.exit(f"{folder} holds none of {', '.join(file for _, file in FILES.values())}")
     torch.set_num_threads(1)
     table: dict[str, list[str]] = {OURS: []}
     verdicts = []
@@ -106,7 +106,7 @@ def main() -> None:
             name, {k: v[-1] for k, v in table.items()}, f"{time.perf_counter() - start:.0f} s", flush=True
         )
     table["against the best of the others"] = verdicts
-    head = ["", *(PROTOCOLS[name].about.partition(",")[0] for name in names)]
+    head = ["", *(FILES[name][0] for name in names)]
     lines = [head, ["---", *["---:"] * len(names)], *([label, *cells] for label, cells in table.items())]
     body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     PAGE.write_text(
