@@ -9,6 +9,7 @@ from pyriemann.tangentspace import TangentSpace as Theirs
 from sklearn.pipeline import make_pipeline
 
 from alem import geometry
+from alem.estimators import Covariances as OurCovariances
 from alem.estimators import TangentSpace
 from alem.geometry import METRICS
 
@@ -81,15 +82,18 @@ def test_weights_move_the_mean(samples: Any) -> None:
     )
 
 
-def test_pyriemann_stands_on_both_sides(samples: Any) -> None:
-    from pyriemann.estimation import Covariances
+def test_pyriemann_stands_on_both_sides() -> None:
+    from pyriemann.classification import MDM
+    from pyriemann.estimation import Covariances, Shrinkage
     from pyriemann.tangentspace import FGDA
     from sklearn.linear_model import LogisticRegression
 
     signals = np.random.default_rng(0).standard_normal((40, 4, 50)) * np.linspace(0.5, 2, 40)[:, None, None]
     y = np.arange(40) >= 20
-    steps = make_pipeline(Covariances("oas"), FGDA(), TangentSpace("aim"), LogisticRegression())
-    assert steps.fit(signals, y).score(signals, y) > 0.9
+    before = make_pipeline(Covariances("oas"), FGDA(), TangentSpace("aim"), LogisticRegression())
+    assert before.fit(signals, y).score(signals, y) > 0.9
+    after = make_pipeline(OurCovariances("oas"), Shrinkage(0.01), MDM())
+    assert after.fit(signals, y).score(signals, y) > 0.9
 
 
 def test_what_cannot_be_read_is_said(samples: Any) -> None:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import math
-import random
-import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from numbers import Integral
 from pathlib import Path
@@ -24,6 +20,8 @@ from torch import Tensor, nn
 from alem import models
 from alem.estimators import store
 from alem.estimators.base import MatrixEstimator, as_array, read_weights
+from alem.estimators.following import Follow, state_of
+from alem.estimators.generators import generators_kept
 from alem.estimators.labels import decision, read_labels
 from alem.geometry import Metric
 from alem.training import (
@@ -180,9 +178,9 @@ class _SPDNetEstimator(MatrixEstimator):
         for places, what in ((train, "training"), (test, "held-out")):
             if weights is not None and places is not None and not bool(weights[places].sum() > 0):
                 raise ValueError(f"all {what} samples have weight 0; give some of them another")
-        with _generators_kept():
+        with generators_kept():
             network = self._build(matrices.shape[-1], outputs, seed)
-            watch = _Watch(network, self.patience, self.epochs, self.verbose)
+            watch = Follow(network, self.patience, self.epochs, self.verbose)
             with watch:
                 fitted = fit(
                     network,
@@ -201,7 +199,7 @@ class _SPDNetEstimator(MatrixEstimator):
         self.n_outputs_ = outputs
         self.history_ = fitted.history
         self.n_epochs_ = len(fitted.history)
-        self.last_weights_ = _state(network)
+        self.last_weights_ = state_of(network)
         self.best_epoch_, self.best_score_, self.best_weights_ = watch.best
         self.use_weights(self.weights)
 
@@ -268,7 +266,7 @@ class _SPDNetEstimator(MatrixEstimator):
         self.history_ = History(**facts["history"])
         self.n_epochs_ = len(self.history_)
         self.best_epoch_, self.best_score_ = facts["best_epoch"], facts["best_score"]
-        with _generators_kept():
+        with generators_kept():
             self.network_ = self._build(self.n_features_in_, self.n_outputs_, seed=0).eval()
 
 
@@ -390,61 +388,3 @@ class SPDNetRegressor(RegressorMixin, _SPDNetEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
-
-
-class _Watch:
-    """Follows a training: the bar, the best weights, and when to stop."""
-
-    def __init__(self, network: nn.Module, patience: int | None, epochs: int, verbose: bool) -> None:
-        self.network, self.patience = network, patience
-        self.best: tuple[int | None, float | None, dict[str, Tensor] | None] = (None, None, None)
-        self._bar: Any = None
-        if verbose:
-            from tqdm import tqdm
-
-            self._bar = tqdm(total=epochs, unit="epoch")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
-
-    def __call__(self, history: History) -> bool:
-        shown = f"loss {history.loss[-1]:.4g}"
-        stop = False
-        if history.test_accuracy:
-            score, epoch = history.test_accuracy[-1], len(history)
-            shown += f", validation {score:.4g}"
-            if self.best[1] is None or score > self.best[1] or math.isnan(self.best[1]):
-                self.best = epoch, score, _state(self.network)
-            assert self.best[0] is not None
-            stop = self.patience is not None and epoch - self.best[0] >= self.patience
-        if self._bar is not None:
-            self._bar.set_postfix_str(shown, refresh=False)
-            self._bar.update()
-        return stop
-
-
-def _state(network: nn.Module) -> dict[str, Tensor]:
-    return {key: t.detach().cpu().clone() for key, t in network.state_dict().items()}
-
-
-_ONE_AT_A_TIME = threading.RLock()
-
-
-@contextlib.contextmanager
-def _generators_kept() -> Iterator[None]:
-    """Leave the global generators as they were: a fit follows from its own ``random_state`` alone.
-
-    They and torch's default dtype belong to the process, so threads wait for each other here.
-    """
-    with _ONE_AT_A_TIME:
-        python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 (the global one is meant)
-        try:
-            with torch.random.fork_rng():
-                yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(numpy)  # noqa: NPY002
