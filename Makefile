@@ -11,7 +11,7 @@ help:
 	@echo "make check   format, lint, types, import order"
 	@echo "make bench   time alem beside its peers; ARGS=--quick is passed on"
 	@echo "make pages   measure what the other pages of docs/results/ show"
-	@echo "make docs    build the documentation into docs/_build/"
+	@echo "make docs    build the documentation into docs/_build/html/"
 	@echo "make format  rewrite the sources in the house format"
 	@echo "make clean   remove caches and build outputs (.venv stays)"
 
@@ -44,7 +44,7 @@ pages: $(VENV)/.installed-dev
 	    echo "benchmarks.$$module"; $(PYTHON) -m benchmarks.$$module; done
 
 docs: $(VENV)/.installed-docs
-	$(PYTHON) -m sphinx -W --keep-going -b html docs docs/_build
+	$(PYTHON) -m sphinx -W --keep-going -b html docs docs/_build/html
 
 format: $(VENV)/.installed-dev
 	$(VENV)/bin/ruff format .
