@@ -9,6 +9,7 @@ from alem.nn.karcher_norm import SPDBN, SPDNetBN
 from alem.nn.mlr import GyroMLR
 from alem.nn.pooling import CovPool, TraceNorm
 from alem.nn.residual import RResBlock, SpectrumResponse
+from alem.nn.sync import convert_sync
 from alem.nn.vectorize import Vec, Vech
 from alem.nn.whiten import Whiten
 
@@ -32,5 +33,6 @@ __all__ = [
     "Vec",
     "Vech",
     "Whiten",
+    "convert_sync",
     "fuse",
 ]

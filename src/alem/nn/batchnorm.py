@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from alem.geometry import Constrained, Metric, PullbackMetric, spd_parameter
 from alem.linalg.errors import InvalidMatrixError, can_inspect
+from alem.nn import sync
 from alem.nn.fuse import Chart, Stage, Unchart
 from alem.nn.inputs import (
     moved_mean,
@@ -20,7 +21,7 @@ from alem.nn.inputs import (
 from alem.nn.running import move_running_mean, running_coordinates, start_running_mean
 
 
-class LieBN(Constrained):
+class LieBN(sync.Synchronised, Constrained):
     """B ⊙ (s/√v ⊛ (M⁻¹ ⊙ X)), M and v the Fréchet mean and variance of the batch.
 
     ⊙ and ⊛ are the group and scalar product of the metric, which has to have one. Statistics are over
@@ -79,7 +80,7 @@ class LieBN(Constrained):
             return self.metric.unchart(self.in_coordinates(self.metric.chart(X)))
         self._require_input(X)
         points = X.reshape(-1, self.n, self.n)
-        M = self.metric.mean(points) if self.training else self.running_mean
+        M = self.metric.mean(sync.gather(points, self.group)) if self.training else self.running_mean
         T = self.metric.relative(M, points)
         factor = self._factor(T.square().sum((-2, -1)), M)
         return self.metric.place(self.bias, factor * T).reshape(X.shape)
@@ -89,7 +90,8 @@ class LieBN(Constrained):
         metric = self.metric
         assert isinstance(metric, PullbackMetric)
         self._require_input(Y)
-        mean = Y.reshape(-1, self.n, self.n).mean(0) if self.training else running_coordinates(self, metric)
+        flat = Y.reshape(-1, self.n, self.n)
+        mean = sync.mean(flat, self.group) if self.training else running_coordinates(self, metric)
         D = Y - mean
         factor = self._factor(metric.inner_product(D, D), mean)
         return factor * D + metric.chart(self.bias)
@@ -108,7 +110,7 @@ class LieBN(Constrained):
         """s/√v; in training v is the mean of the squared distances, and the statistics move."""
         if not self.training:
             return self.scale / self.running_var.clamp(min=self.eps).sqrt()
-        variance = distances.mean()
+        variance = sync.mean(distances.reshape(-1), self.group)
         with torch.no_grad():
             self._track(mean.detach(), variance.detach(), distances.numel())
         return self.scale / variance.clamp(min=self.eps).sqrt()
@@ -128,6 +130,6 @@ class LieBN(Constrained):
             self.running_mean.copy_(
                 moved_mean("LieBN", lambda: metric.geodesic(self.running_mean, mean, self.momentum), mean)
             )
-        if N > 1:
+        if N > 1 or sync.are_several(self.group):
             # A view: torch 2.13 compiles writes of a tensor into a 0-dimensional one on the CPU to nothing.
             self.running_var.view(1).lerp_(variance.view(1), self.momentum)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from alem import linalg
 from alem.geometry import Metric, PullbackMetric
 from alem.linalg.errors import InvalidMatrixError, can_inspect, matrix_name, worst_index
+from alem.nn import sync
 from alem.nn.fuse import Chart, Stage, Unchart
 from alem.nn.inputs import (
     require_count,
@@ -22,7 +23,7 @@ from alem.nn.inputs import (
 from alem.nn.running import move_running_mean, running_coordinates, start_running_mean
 
 
-class CoordinateNorm(nn.Module):
+class CoordinateNorm(sync.Synchronised):
     """y = w (x − mean)/√(var + ε) + b for each feature, over all leading dimensions of `(..., features)`.
 
     What ``torch.nn.BatchNorm1d`` does, with the same parameters and buffers, but for batches of one:
@@ -77,15 +78,17 @@ class CoordinateNorm(nn.Module):
         """Mean and variance of the batch, which the running ones follow."""
         flat = x.reshape(-1, self.features)
         N = flat.shape[0]
-        mean = flat.mean(0)
-        var = (flat - mean).square().mean(0)
+        mean = sync.mean(flat, self.group)
+        var = sync.mean((flat - mean).square(), self.group)
         with torch.no_grad():
-            unbiased = var * (N / max(N - 1, 1))
+            several = N > 1 or sync.are_several(self.group)
+            total = sync.count(N, self.group, var) if sync.are_several(self.group) else N
+            unbiased = var * (total / (total - 1)) if several else var
             if can_inspect(unbiased) and not bool(unbiased.isfinite().all()):
                 self._require_finite(x.detach())
                 self._refuse_large(x.detach())
             self._track_mean(mean)
-            if N > 1:
+            if several:
                 self.running_var.lerp_(unbiased, self.momentum)
             self.num_batches_tracked.add_(1)
         return mean, var

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from alem.linalg.errors import can_inspect
+from alem.nn.sync import Group, are_several, total
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -21,22 +22,29 @@ class Domains:
     N: int
     index: Tensor | None = None
     sizes: Tensor | None = None
+    group: Group | None = None
 
     @classmethod
-    def read(cls, X: Tensor, domain: Tensor | ArrayLike | None, count: int | None) -> Domains:
+    def read(
+        cls,
+        X: Tensor,
+        domain: Tensor | ArrayLike | None,
+        count: int | None,
+        group: Group | None = None,
+    ) -> Domains:
         """From what a user passes with X `(..., n, n)` to a layer of ``count`` domains, or of none."""
         batch = X.shape[:-2]
         if count is None:
             if domain is not None:
                 raise ValueError("SPDBN was made without domains and got one; make it with domains=D")
-            return cls(batch.numel())
+            return cls.one(X, group)
         if domain is None:
             raise ValueError(
                 f"SPDBN was made for {count} domains and needs that of each matrix: forward(X, domain)"
             )
         if isinstance(domain, int) and not isinstance(domain, bool):
             _require_range(domain, domain, count)
-            return cls.of(torch.full((batch.numel(),), domain, device=X.device), count)
+            return cls.of(torch.full((batch.numel(),), domain, device=X.device), count, group)
         index = _integers(domain)
         if index.ndim and index.shape != batch:
             raise ValueError(
@@ -45,20 +53,29 @@ class Domains:
             )
         if can_inspect(index) and index.numel():
             _require_range(int(index.min()), int(index.max()), count)
-        return cls.of(index.to(X.device).expand(batch).reshape(-1), count)
+        return cls.of(index.to(X.device).expand(batch).reshape(-1), count, group)
 
     @classmethod
-    def of(cls, index: Tensor, count: int) -> Domains:
-        """From an index `(N,)` of numbers below ``count``."""
+    def one(cls, X: Tensor, group: Group | None = None) -> Domains:
+        """All of X `(..., n, n)` in one domain, those of other processes too."""
+        N = X.shape[:-2].numel()
+        if not are_several(group):
+            return cls(N)
+        return cls.of(torch.zeros(N, dtype=torch.long, device=X.device), 1, group)
+
+    @classmethod
+    def of(cls, index: Tensor, count: int, group: Group | None = None) -> Domains:
+        """From an index `(N,)` of numbers below ``count``; sizes are those of all processes together."""
         ones = torch.ones_like(index)
-        return cls(index.numel(), index, ones.new_zeros(count).index_add(0, index, ones))
+        sizes = total(ones.new_zeros(count).index_add(0, index, ones), group)
+        return cls(index.numel(), index, sizes, group)
 
     def mean(self, values: Tensor) -> Tensor:
         """Means over the members of each domain, `(N, ...)` to `(D, ...)`; 0 where there are none."""
         if self.index is None or self.sizes is None:
             return values.mean(0, keepdim=True)
         shape = (self.sizes.shape[0], *values.shape[1:])
-        totals = values.new_zeros(shape).index_add(0, self.index, values)
+        totals = total(values.new_zeros(shape).index_add(0, self.index, values), self.group)
         return totals / _as_factor(self.sizes.clamp(min=1).to(values.dtype), totals)
 
     def each(self, values: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from alem.linalg.autograd import opaque
 from alem.linalg.errors import can_inspect, require_finite, require_positive
 from alem.nn.domains import Domains
 from alem.nn.inputs import require_count, require_eps, require_matrices, require_momentum, require_some
+from alem.nn.sync import Synchronised
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _AIM = AffineInvariant()
 
 
-class _KarcherNorm(Constrained):
+class _KarcherNorm(Synchronised, Constrained):
     """What the two layers share: their parameter G, the mean of a batch, and the checks."""
 
     running_mean: Tensor
@@ -95,7 +96,8 @@ class SPDNetBN(_KarcherNorm):
         flat = self._flatten(X)
         if not self.training and can_inspect(X):
             linalg.cholesky(X.detach())  # nothing below decomposes X: this names what is not SPD
-        B = self._batch_mean(flat, Domains(len(flat)))[0] if self.training else self.running_mean
+        training = self.training
+        B = self._batch_mean(flat, Domains.one(flat, self.group))[0] if training else self.running_mean
         root = linalg.sqrt(self.bias) @ linalg.inverse_sqrt(B)
         if self.training:
             with torch.no_grad():
@@ -178,7 +180,9 @@ class SPDBN(_KarcherNorm):
         return 1 - self.final_momentum ** (left / max(self.warmup - 1, 1)) + self.final_momentum
 
     def forward(self, X: Tensor, domain: Tensor | ArrayLike | None = None) -> Tensor:
-        flat, domains = self._flatten(X), Domains.read(X, domain, self.domains)
+        flat = self._flatten(X)
+        group = self.group if self.training else None
+        domains = Domains.read(X, domain, self.domains, group)
         powers = self._train(flat, domains) if self.training else self._evaluate(flat, domains)
         return linalg.unwhiten(linalg.sqrt(self.bias), powers).reshape(X.shape)
 
