@@ -39,16 +39,23 @@ class Batches:
     def _fetch(self, places: Tensor) -> Tensor:
         return self._matrices[places].to(device=self._device, dtype=self._dtype)
 
-    def run(self, size: int, order: Tensor | None = None) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Batches of ``size`` in an order, a permutation: their slice of it, the matrices, the labels."""
+    def run(
+        self, size: int, order: Tensor | None = None, share: tuple[int, int] = (0, 1)
+    ) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Batches of ``size`` in an order, a permutation: their slice of it, the matrices, the labels.
+
+        With ``share`` (i, k) the i-th of k even parts of each batch.
+        """
         if order is None:
             held, labels = self._held, self.labels
         else:
             # One gather an epoch; its slices are views.
             placed = order.to(self._device)
             held, labels = None if self._held is None else self._held[placed], self.labels[placed]
+        i, k = share
         for start in range(0, len(self), size):
-            part = slice(start, min(start + size, len(self)))
+            whole = min(size, len(self) - start)
+            part = slice(start + whole * i // k, start + whole * (i + 1) // k)
             if held is not None:
                 yield part, held[part], labels[part]
             else:

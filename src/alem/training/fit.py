@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
 from alem.linalg import InvalidMatrixError, check_decompositions
+from alem.nn import convert_sync
 from alem.training.batches import Batches
 from alem.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from alem.training.objective import CLASSIFICATION, Objective, OfOutputs
 from alem.training.recipe import Recipe
 from alem.training.step import TrainingStep
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 # Between two checkpoints, at ends of epochs: a second, and twenty times what the last one took.
 PAUSE, PAUSES = 1.0, 20
@@ -102,13 +108,16 @@ def fit(
     A loss that is not finite, a gradient that is not, or a matrix that is no longer SPD ends the training;
     the reason is in the result. A matrix or gradient at fault in the very first step is an error of the
     input, and is raised.
-    """
-    from lightning_fabric import Fabric  # half a second, and not needed for a single step
 
-    kind, _, index = device.partition(":")
-    # Without a precision of Fabric's: "64-true" would hand on the outputs in single precision.
-    fabric = Fabric(accelerator=kind, devices=[int(index)] if index else 1)
+    Started by ``torchrun``, processes share each batch, and their norms its statistics
+    (:func:`alem.nn.convert_sync`): the training is that of one process. There the first of them saves, and
+    what ends a training is raised.
+    """
+    fabric = make_fabric(device)
     model = model.to(recipe.torch_dtype)
+    if fabric.world_size > 1:
+        convert_sync(model)
+        _require_shares(len(train.places), recipe.batch_size, fabric.world_size)
     optimizer = recipe.make_optimizer(model)
     rates = [group["lr"] for group in optimizer.param_groups]
     wrapped = fabric.setup_module(model)
@@ -140,7 +149,7 @@ def fit(
     saved, pause = time.monotonic(), PAUSE if saved_every is None else saved_every
 
     def save() -> None:
-        if checkpoint is not None:
+        if checkpoint is not None and fabric.is_global_zero:
             state = {"identity": identity, "history": asdict(fitted.history), "stopped": fitted.stopped}
             save_checkpoint(checkpoint, model, optimizer, state)
 
@@ -149,8 +158,10 @@ def fit(
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
             group["lr"] = rate * recipe.factor(epoch)
         try:
-            _run_epoch(step, wrapped, parts[0], parts[1], recipe, seed, fitted.history, objective.score)
+            _run_epoch(step, wrapped, parts[0], parts[1], recipe, seed, fitted.history, objective, fabric)
         except Diverged as error:
+            if fabric.world_size > 1:
+                raise  # other processes may not know of it, and would wait for this one
             fitted.stopped = f"epoch {epoch + 1}: {error}"
             break
         if watch is not None and watch(fitted.history):
@@ -161,6 +172,7 @@ def fit(
             saved = time.monotonic()
             pause = max(PAUSE, PAUSES * (saved - start)) if saved_every is None else saved_every
     save()
+    fabric.barrier()
     return fitted
 
 
@@ -172,7 +184,8 @@ def _run_epoch(
     recipe: Recipe,
     seed: int,
     history: History,
-    score: OfOutputs,
+    objective: Objective,
+    fabric: Fabric,
 ) -> None:
     """One pass over the training samples in an order of its own, and an evaluation."""
     start = time.perf_counter()
@@ -180,9 +193,16 @@ def _run_epoch(
     model.train()
     losses: list[Tensor] = []
     outputs: Tensor | None = None
-    sizes: list[int] = []
+    sizes: list[float] = []
     order = torch.randperm(len(train))
-    for part, X, y in train.run(recipe.batch_size, order):
+    rank, ranks = fabric.global_rank, fabric.world_size
+    if rank:
+        _seed_all(epoch_seed(seed, len(history)) + rank)  # what layers draw differs, the order does not
+    for i, (part, X, y) in enumerate(train.run(recipe.batch_size, order, (rank, ranks))):
+        whole = min(recipe.batch_size, len(train) - i * recipe.batch_size)
+        # Of uneven shares the mean of the means is not that of the batch.
+        share = len(y) * ranks / whole
+        step.loss = objective.loss if share == 1.0 else _Scaled(objective.loss, share)
         try:
             loss, output = step(X, y)
         except (ArithmeticError, InvalidMatrixError) as error:
@@ -190,26 +210,65 @@ def _run_epoch(
                 raise  # nothing has been trained: the input is at fault
             raise Diverged(str(error)) from error
         if outputs is None:
-            outputs = output.new_empty(len(train), output.shape[-1])
+            outputs = output.new_zeros(len(train), output.shape[-1])
         # The next step overwrites them; nothing here waits for an accelerator.
         outputs[part].copy_(output)
         losses.append(loss.clone())
-        sizes.append(part.stop - part.start)
-        if loss.device.type == "cpu" and not loss.isfinite():
+        sizes.append(whole / ranks)
+        if loss.device.type == "cpu" and ranks == 1 and not loss.isfinite():
             raise Diverged(f"the loss of step {len(losses)} is {float(loss)}; lower lr or metric_lr")
     assert outputs is not None
+    step.loss = objective.loss
     total = torch.stack(losses).double() @ torch.tensor(sizes, dtype=torch.float64, device=outputs.device)
+    if ranks > 1:
+        distributed.all_reduce(total)
+        distributed.all_reduce(outputs)
     if not total.isfinite():
         raise Diverged("a loss is not finite; lower lr or metric_lr")
     if outputs.device.type != "cpu":
         check_decompositions(outputs.device)
-    accuracy = score(outputs, train.labels[order.to(outputs.device)])
-    test_accuracy = None if test is None else _evaluate(model, test, score)
+    accuracy = objective.score(outputs, train.labels[order.to(outputs.device)])
+    test_accuracy = None if test is None else _evaluate(model, test, objective.score)
     history.loss.append(float(total) / len(train))
     history.train_accuracy.append(float(accuracy))
     if test_accuracy is not None:
         history.test_accuracy.append(test_accuracy)
     history.seconds.append(time.perf_counter() - start)
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    """A loss times a number."""
+
+    loss: OfOutputs
+    factor: float
+
+    def __call__(self, output: Tensor, target: Tensor) -> Tensor:
+        return self.factor * self.loss(output, target)
+
+
+def make_fabric(device: str) -> Fabric:
+    """Fabric on ``device``; over all processes where ``torchrun`` has started several."""
+    from lightning_fabric import Fabric  # half a second, and not needed for a single step
+
+    kind, _, index = device.partition(":")
+    # Without a precision of Fabric's: "64-true" would hand on the outputs in single precision.
+    if not distributed.is_torchelastic_launched():
+        return Fabric(accelerator=kind, devices=[int(index)] if index else 1)
+    here = int(os.environ["LOCAL_WORLD_SIZE"])
+    nodes = int(os.environ["WORLD_SIZE"]) // here
+    fabric = Fabric(accelerator=kind, devices=here, num_nodes=nodes, strategy="ddp")
+    fabric.launch()
+    return fabric
+
+
+def _require_shares(samples: int, batch_size: int, processes: int) -> None:
+    least = min(batch_size, samples, samples % batch_size or batch_size)
+    if least < processes:
+        raise ValueError(
+            f"{samples} samples in batches of {batch_size} leave one of {least}, which {processes} "
+            "processes cannot share; choose another batch_size"
+        )
 
 
 def predict(model: nn.Module, samples: Batches) -> Tensor:
