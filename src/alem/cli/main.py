@@ -74,6 +74,9 @@ def _orderly_end() -> Iterator[None]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code."""
     arguments = parser().parse_args(argv)
+    if os.environ.get("RANK", "0") != "0":  # of several processes one speaks
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     with _orderly_end():
         return _run(arguments)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from alem.cli.arguments import command_line
 from alem.cli.errors import UsageError
@@ -23,6 +24,23 @@ def require_folders(*folders: Path) -> None:
     for folder in folders:
         if folder.exists() and not (folder.is_dir() and os.access(folder, os.W_OK)):
             raise UsageError(f"{folder} must be a folder that can be written to; choose another --out")
+
+
+def start_processes(devices: int, nodes: int) -> NoReturn:
+    """Give this command to ``torchrun``, which starts it in so many processes; does not return."""
+    where = ["--standalone"]
+    if nodes > 1:
+        try:
+            address, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
+        except KeyError as missing:
+            raise UsageError(
+                f"--nodes needs {missing.args[0]} in the environment: where the first machine is reached"
+            ) from None
+        where = ["--rdzv-backend=c10d", f"--rdzv-endpoint={address}:{port}"]
+    run = ["-m", "torch.distributed.run", *where, f"--nnodes={nodes}", f"--nproc-per-node={devices}"]
+    sys.stdout.flush()
+    # After -- nothing is taken for an option of torchrun's.
+    os.execv(sys.executable, [sys.executable, *run, "-m", "--", "alem", *sys.argv[1:]])
 
 
 def execute(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from alem.cli.arguments import add_running, command_line, count, numbers, rate, seed
 from alem.cli.errors import UsageError, arguments_of, require_training
-from alem.cli.running import execute
+from alem.cli.running import execute, start_processes
 
 if TYPE_CHECKING:
     from alem.data import Dataset
@@ -53,12 +53,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=seed, default=0, help="the first seed (0)")
     parser.add_argument("--seeds", type=count, default=1, help="how many seeds, one after the other (1)")
     add_running(parser, "alem-run")
+    parser.add_argument("--devices", type=count, default=1, help="processes that share each batch (1)")
+    parser.add_argument(
+        "--nodes",
+        type=count,
+        default=1,
+        help="machines with so many each, on all of which the command is given; MASTER_ADDR and "
+        "MASTER_PORT say where the first is (1)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """0; what goes wrong is raised."""
     require_training()
     from alem.experiments import Ledger, Source
+    from alem.experiments.grid import are_shared, is_first
     from alem.experiments.report import write_report
     from alem.experiments.summary import section_of, summarise
 
@@ -66,14 +75,18 @@ def run(arguments: argparse.Namespace) -> int:
     source = Source(arguments.data, reader=arguments.reader, options=options)
     with arguments_of(f"{arguments.data} and its options"):
         data = source.load()
+    runs = _runs(arguments, source, data)
+    if arguments.devices * arguments.nodes > 1 and not are_shared():
+        start_processes(arguments.devices, arguments.nodes)
     print(data)
     if data.repairs:
         print(data.repairs.describe(data.names))
-    runs = _runs(arguments, source, data)
     networks = arguments.out / "networks"
     if (arguments.out / "report.html").is_dir():
         raise UsageError(f"{arguments.out / 'report.html'} is a folder, where the report would be written")
     records = execute(runs, arguments.out, arguments, networks)
+    if not is_first():
+        return 0
     rows = summarise(records)
     width = max(len(row.label) for row in rows)
     for row in rows:

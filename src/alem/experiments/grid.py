@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import distributed
 
 from alem.experiments.ledger import Ledger, Record
 from alem.experiments.run import Run
@@ -35,6 +36,9 @@ def run_grid(
     in the folder of the ledger and goes on from it the next time; one that fails does not keep the others
     from being made, and its error is raised at the end. Trained networks are kept in ``networks``, each by
     the key of its run, or dropped.
+
+    In the processes of ``torchrun`` all make the same runs together, one after the other, and the first
+    writes; there an error ends all of them.
     """
     runs = list(runs)
     keys = [run.key() for run in runs]
@@ -46,10 +50,14 @@ def run_grid(
     made = _execute(missing, ledger, min(sharing, len(missing)), threads, device, command, watch)
     for done, outcome in enumerate(made, start=1):
         if isinstance(outcome, Exception):
+            if are_shared():
+                raise outcome
             failures.append(outcome)
             continue
-        ledger.add(outcome)
-        _keep(_checkpoint(ledger.folder, outcome["key"]), networks)
+        if is_first():
+            ledger.add(outcome)
+            _keep(_checkpoint(ledger.folder, outcome["key"]), networks)
+        _wait_for_all()
         if say is not None:
             say(outcome, done, len(missing))
     if failures:
@@ -61,6 +69,8 @@ def run_grid(
 
 def processes(jobs: int | None, device: str, runs: int) -> int:
     """How many processes are used: as many as asked for, or one a core, and one on an accelerator."""
+    if are_shared():
+        return 1
     return max(1, min(jobs or (_cores() if device == "cpu" else 1), runs))
 
 
@@ -118,6 +128,21 @@ class While:
     def __call__(self, history: History) -> None:
         if os.getppid() != self.parent:
             os._exit(1)
+
+
+def are_shared() -> bool:
+    """Whether this is one of the processes of ``torchrun``, which make each run together."""
+    return distributed.is_available() and distributed.is_torchelastic_launched()
+
+
+def is_first() -> bool:
+    """Whether this process is the one that writes."""
+    return not are_shared() or os.environ["RANK"] == "0"
+
+
+def _wait_for_all() -> None:
+    if are_shared() and distributed.is_initialized():
+        distributed.barrier()
 
 
 def _keep(checkpoint: Path, networks: Path | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import platform
 import time
 import warnings
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, distributed
 
 import alem
 from alem.data import Dataset, load
@@ -120,6 +121,7 @@ class Run:
             ),
             "versions": versions(),
             "threads": torch.get_num_threads(),
+            "processes": int(os.environ["WORLD_SIZE"]) if distributed.is_torchelastic_launched() else 1,
             "device": device,
             "command": command,
         }
