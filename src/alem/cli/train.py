@@ -67,9 +67,10 @@ def run(arguments: argparse.Namespace) -> int:
     """0; what goes wrong is raised."""
     require_training()
     from alem.experiments import Ledger, Source
-    from alem.experiments.grid import are_shared, is_first
+    from alem.experiments.grid import is_first
     from alem.experiments.report import write_report
     from alem.experiments.summary import section_of, summarise
+    from alem.training import are_shared
 
     options = tuple(_option(text) for text in arguments.option)
     source = Source(arguments.data, reader=arguments.reader, options=options)

@@ -12,7 +12,7 @@ from torch import distributed
 
 from alem.experiments.ledger import Ledger, Record
 from alem.experiments.run import Run
-from alem.training import History, Watch
+from alem.training import History, Watch, are_shared
 
 Say = Callable[[Record, int, int], None]
 
@@ -128,11 +128,6 @@ class While:
     def __call__(self, history: History) -> None:
         if os.getppid() != self.parent:
             os._exit(1)
-
-
-def are_shared() -> bool:
-    """Whether this is one of the processes of ``torchrun``, which make each run together."""
-    return distributed.is_available() and distributed.is_torchelastic_launched()
 
 
 def is_first() -> bool:

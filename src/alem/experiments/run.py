@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor
 
 import alem
 from alem.data import Dataset, load
@@ -27,7 +27,7 @@ from alem.experiments.look import learned, spectra
 from alem.experiments.method import Method
 from alem.experiments.split import Split
 from alem.linalg import InvalidMatrixError
-from alem.training import Batches, Part, Watch, fit, predict
+from alem.training import Batches, Part, Watch, are_shared, fit, predict
 
 PACKAGES = ("torch", "numpy", "geoopt", "lightning-fabric", "scikit-learn", "pyriemann")
 
@@ -121,7 +121,7 @@ class Run:
             ),
             "versions": versions(),
             "threads": torch.get_num_threads(),
-            "processes": int(os.environ["WORLD_SIZE"]) if distributed.is_torchelastic_launched() else 1,
+            "processes": int(os.environ["WORLD_SIZE"]) if are_shared() else 1,
             "device": device,
             "command": command,
         }

@@ -9,7 +9,7 @@ from alem.training.checkpoint import (
     save_checkpoint,
     save_tensors,
 )
-from alem.training.fit import Fitted, History, Part, Watch, fit, predict, seeded
+from alem.training.fit import Fitted, History, Part, Watch, are_shared, fit, predict, seeded
 from alem.training.objective import (
     CLASSIFICATION,
     REGRESSION,
@@ -34,6 +34,7 @@ __all__ = [
     "Recipe",
     "TrainingStep",
     "Watch",
+    "are_shared",
     "fit",
     "load_checkpoint",
     "predict",

@@ -247,13 +247,18 @@ class _Scaled:
         return self.factor * self.loss(output, target)
 
 
+def are_shared() -> bool:
+    """Whether this is one of the processes of ``torchrun``, which share each batch."""
+    return distributed.is_available() and distributed.is_torchelastic_launched()
+
+
 def make_fabric(device: str) -> Fabric:
     """Fabric on ``device``; over all processes where ``torchrun`` has started several."""
     from lightning_fabric import Fabric  # half a second, and not needed for a single step
 
     kind, _, index = device.partition(":")
     # Without a precision of Fabric's: "64-true" would hand on the outputs in single precision.
-    if not distributed.is_torchelastic_launched():
+    if not are_shared():
         return Fabric(accelerator=kind, devices=[int(index)] if index else 1)
     here = int(os.environ["LOCAL_WORLD_SIZE"])
     nodes = int(os.environ["WORLD_SIZE"]) // here
