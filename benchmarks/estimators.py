@@ -74,7 +74,7 @@ def accuracy(name: str, folder: Path, make: Callable[[], Any], seed: int) -> flo
 
 
 def verdict(ours: list[float], others: list[float]) -> str:
-    """Against the best of the others: a tie is within one deviation, or what one seed more would move."""
+    """Against the best of the others; level is within one deviation, and half a percent at least."""
     best, mean = max(others), statistics.fmean(ours)
     margin = max(statistics.stdev(ours), 0.5)
     return "ahead" if mean > best + margin else "level" if mean >= best - margin else "behind"
