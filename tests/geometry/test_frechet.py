@@ -144,7 +144,7 @@ def test_steps_that_do_not_descend_are_replaced(monkeypatch: pytest.MonkeyPatch)
 def test_an_iteration_cut_short_is_an_error(m: geometry.Metric, monkeypatch: pytest.MonkeyPatch) -> None:
     X = spd(2, 4, n=3)
     X[0] = X[0, 0]  # this mean is found at the start
-    monkeypatch.setattr(frechet, "_MAX_EVALUATIONS", 1)
+    monkeypatch.setattr(frechet, "MAX_EVALUATIONS", 1)
     with pytest.raises(ConvergenceError, match="mean of set 1 did not converge"):
         m.mean(X)
 

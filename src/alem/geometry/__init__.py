@@ -2,6 +2,7 @@
 
 from alem.geometry import gyro
 from alem.geometry.affine_invariant import AffineInvariant
+from alem.geometry.blocks import Blocks, Moments
 from alem.geometry.bures_wasserstein import BuresWasserstein
 from alem.geometry.catalogue import (
     METRICS,
@@ -25,6 +26,7 @@ from alem.geometry.diffeo import (
     SpectralChart,
 )
 from alem.geometry.metric import Metric
+from alem.geometry.moment_sum import MomentSum
 from alem.geometry.parameters import Constrained, spd_parameter, stiefel_parameter
 from alem.geometry.pullback import InnerProduct, PullbackMetric
 from alem.geometry.rank_log import NotADiffeomorphismWarning, RankLog
@@ -37,6 +39,7 @@ __all__ = [
     "AdaptiveLogCholesky",
     "AdaptiveLogEuclidean",
     "AffineInvariant",
+    "Blocks",
     "BuresWasserstein",
     "CholeskyLog",
     "Constrained",
@@ -48,6 +51,8 @@ __all__ = [
     "LogEuclidean",
     "MatrixLog",
     "Metric",
+    "MomentSum",
+    "Moments",
     "NotADiffeomorphismWarning",
     "PullbackMetric",
     "RankIncrementLog",

@@ -8,11 +8,16 @@ Pennec, Fillard, Ayache 2006, "A Riemannian framework for tensor computing".
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from alem import linalg
 from alem.geometry import frechet
+from alem.geometry.blocks import Moments, as_blocks
+from alem.geometry.frechet_blocks import frechet_moments
 from alem.geometry.metric import Metric, bounded, root
 from alem.linalg.errors import can_inspect
 
@@ -74,6 +79,9 @@ class AffineInvariant(Metric):
     def mean(self, X: Tensor, weights: Tensor | None = None) -> Tensor:
         """The Karcher mean, Σ w_i log(R⁻¹X_iR⁻ᵀ) = 0 for M = RRᵀ; see :mod:`alem.geometry.frechet`."""
         return frechet.frechet_mean(_EQUATION, X, weights)
+
+    def moments(self, blocks: Iterable[Any], dispersion: bool = True) -> Moments:
+        return frechet_moments(self, _EQUATION, as_blocks(blocks), dispersion)
 
     def compose(self, P: Tensor, Q: Tensor) -> Tensor:
         """L Q Lᵀ with P = LLᵀ."""

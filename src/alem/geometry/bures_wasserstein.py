@@ -10,12 +10,17 @@ Malagò, Montrucchio, Pistone 2018, "Wasserstein Riemannian geometry of Gaussian
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from alem import linalg
 from alem.geometry import frechet
+from alem.geometry.blocks import Moments, as_blocks
 from alem.geometry.bures_wasserstein_transport import transport_lift
+from alem.geometry.frechet_blocks import frechet_moments
 from alem.geometry.metric import Metric, time_like
 from alem.linalg.cholesky import is_positive_definite
 from alem.linalg.errors import (
@@ -99,6 +104,9 @@ class BuresWasserstein(Metric):
     def mean(self, X: Tensor, weights: Tensor | None = None) -> Tensor:
         """The barycenter, Σ w_i (RᵀX_iR)^½ = RᵀR for M = RRᵀ; see :mod:`alem.geometry.frechet`."""
         return frechet.frechet_mean(_EQUATION, X, weights)
+
+    def moments(self, blocks: Iterable[Any], dispersion: bool = True) -> Moments:
+        return frechet_moments(self, _EQUATION, as_blocks(blocks), dispersion)
 
     def _lift(self, P: Tensor, Q: Tensor) -> tuple[Tensor, Tensor]:
         """L with LLᵀ = P and the N of shortest length with (L + N)(L + N)ᵀ = Q.

@@ -18,6 +18,7 @@ its result the first derivative of g is zero, and so the second step carries the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -127,7 +128,7 @@ def _half_exp(V: Tensor) -> Tensor:
 # --- the solver ----------------------------------------------------------------------------------
 
 # Data take 2 to 6 evaluations, matrices of condition 1e6 that point every way up to 15.
-_MAX_EVALUATIONS = 100
+MAX_EVALUATIONS = 100
 # A Newton step squares the error, at best, so more than four digits of it are not worth having.
 _LOOSE = 1e-4
 # Beyond e⁴ the Hessian says nothing about the objective.
@@ -143,20 +144,14 @@ def _solve(X: Tensor, w: Tensor, name: str) -> tuple[Tensor, Tensor, Tensor]:
     """R with RRᵀ the mean, and the U and Q of the Hessian there."""
     equation = EQUATIONS[name]
     R = equation.root(equation.start(X, w))
-    try:
-        at = _newton(equation, R, X, w)
-    except InvalidMatrixError as error:
-        raise ConvergenceError(
-            f"the {name} mean did not converge: the iteration left the positive definite matrices; "
-            "they are too ill-conditioned, or too far apart, for double precision"
-        ) from error
+    at = newton(equation, R, lambda R: _evaluate(equation, R, X, w))
     failed = ~(at.decrement2 <= at.tolerance2)
     if X.device.type == "cpu" and bool(failed.any()):
         index = worst_index(failed.to(X.dtype))
         decrement, wanted = (float(a[index]) ** 0.5 for a in (at.decrement2, at.tolerance2))
         raise ConvergenceError(
             f"the {name} mean of {matrix_name(index).replace('matrix', 'set')} did not converge in "
-            f"{_MAX_EVALUATIONS} evaluations: Newton decrement {decrement:.2g}, wanted {wanted:.2g}; "
+            f"{MAX_EVALUATIONS} evaluations: Newton decrement {decrement:.2g}, wanted {wanted:.2g}; "
             "its matrices are too ill-conditioned, or too far apart, for double precision"
         )
     R = torch.where(failed[..., None, None], torch.nan, at.R)
@@ -164,30 +159,40 @@ def _solve(X: Tensor, w: Tensor, name: str) -> tuple[Tensor, Tensor, Tensor]:
     return R.contiguous(), at.U.contiguous(), at.Q.contiguous()
 
 
-def _newton(equation: Equation, R: Tensor, X: Tensor, w: Tensor) -> _State:
+def newton(equation: Equation, R: Tensor, evaluate: Callable[[Tensor], State]) -> State:
     """A Newton step is kept where it lowers the objective or halves the decrement.
 
     Where it does not, the next trial is a step of the metric's own fixed-point iteration.
     """
-    at = _evaluate(equation, R, X, w)
+    try:
+        return _newton(equation, R, evaluate)
+    except InvalidMatrixError as error:
+        raise ConvergenceError(
+            f"the {equation.name} mean did not converge: the iteration left the positive definite "
+            "matrices; they are too ill-conditioned, or too far apart, for double precision"
+        ) from error
+
+
+def _newton(equation: Equation, R: Tensor, evaluate: Callable[[Tensor], State]) -> State:
+    at = evaluate(R)
     newton = torch.ones_like(at.objective, dtype=torch.bool)
-    for _ in range(_MAX_EVALUATIONS):
+    for _ in range(MAX_EVALUATIONS):
         converged = at.decrement2 <= at.tolerance2
         if bool(converged.all()):
             break
         step = linalg.unwhiten(at.R, linalg.exp(at.V))
         if not bool(newton.all()):
             step = _where(newton, step, equation.descend(at.R, at.g, at.Q))
-        trial = _evaluate(equation, equation.root(step), X, w)
+        trial = evaluate(equation.root(step))
         lower = trial.objective <= at.objective - _SUFFICIENT * newton * at.decrement2
         closer = newton & (trial.decrement2 < at.decrement2 / 4)
         keep = (lower | closer) & ~converged
         newton = keep | ~newton
-        at = _State(*(_where(keep, new, old) for new, old in zip(trial, at, strict=True)))
+        at = State(*(_where(keep, new, old) for new, old in zip(trial, at, strict=True)))
     return at
 
 
-class _State(NamedTuple):
+class State(NamedTuple):
     """An estimate RRᵀ and what is known there."""
 
     R: Tensor
@@ -200,29 +205,49 @@ class _State(NamedTuple):
     tolerance2: Tensor
 
 
-def _evaluate(equation: Equation, R: Tensor, X: Tensor, w: Tensor) -> _State:
+def _evaluate(equation: Equation, R: Tensor, X: Tensor, w: Tensor) -> State:
+    sums, U, Q = residual(equation, R, X, w)
+    V = newton_step(sums.g, U, Q, w)
+    tolerance2 = tolerance(equation, R, sums.rounding2, torch.finfo(R.dtype).eps)
+    return State(R, sums.g, V, U, Q, sums.objective, (sums.g * V).sum((-2, -1)), tolerance2)
+
+
+class Residual(NamedTuple):
+    """What matrices say of an estimate; that of all is the weighted mean of that of the parts."""
+
+    g: Tensor
+    objective: Tensor
+    rounding2: Tensor  # of all, the largest
+
+
+def residual(equation: Equation, R: Tensor, X: Tensor, w: Tensor) -> tuple[Residual, Tensor, Tensor]:
+    """The residual at RRᵀ, and the U and Q of the Hessian."""
     y, U = linalg.eigh(equation.whiten(R.unsqueeze(-3), X))
     g = (w[..., None, None] * ((U * equation.phi.values(y)[..., None, :]) @ U.mT)).sum(-3)
     offset = equation.offset(R)
-    g = g if offset is None else g - torch.diag_embed(offset)
-    Q = equation.curvature(y)
-    V = torch.nan_to_num(conjugate_gradients(g, U, Q, w, _LOOSE)[0])
-    V = V / (V.norm(dim=(-2, -1), keepdim=True) / _LONGEST_STEP).clamp(min=1.0)
-    objective = equation.objective(y, w, R)
-    tolerance2 = _tolerance2(R)
     if offset is None:
-        tolerance2 = tolerance2.maximum(_rounding2(y))
+        rounding2 = _rounding2(y)
     else:
-        tolerance2 = tolerance2.maximum(_rounding2_of_roots(y, offset)) * offset.sum(-1)
-    return _State(R, g, V, U, Q, objective, (g * V).sum((-2, -1)), tolerance2)
+        g, rounding2 = g - torch.diag_embed(offset), _rounding2_of_roots(y, offset)
+    return Residual(g, equation.objective(y, w, R), rounding2), U, equation.curvature(y)
 
 
-def _tolerance2(R: Tensor) -> Tensor:
-    """The square of √eps or, if that is larger, of what a hundred roundings do to such a matrix."""
-    eps = torch.finfo(R.dtype).eps
+def newton_step(g: Tensor, U: Tensor, Q: Tensor, w: Tensor) -> Tensor:
+    """H⁻¹g, no longer than a step may be."""
+    V = torch.nan_to_num(conjugate_gradients(g, U, Q, w, _LOOSE)[0])
+    return V / (V.norm(dim=(-2, -1), keepdim=True) / _LONGEST_STEP).clamp(min=1.0)
+
+
+def tolerance(equation: Equation, R: Tensor, rounding2: Tensor, least2: float) -> Tensor:
+    """The square of the decrement that is asked for: ``least2``, unless rounding is more.
+
+    That is what a hundred roundings do to such a matrix, or one to the worst of those averaged.
+    """
     m = linalg.eigvalsh(linalg.symmetrize(R.mT @ R))
     condition = (m[..., -1] / m[..., 0]).abs()
-    return (100 * eps * condition).square().clamp(min=eps, max=_LOOSEST**2)
+    hundred2 = (100 * torch.finfo(R.dtype).eps * condition).square().clamp(min=least2, max=_LOOSEST**2)
+    offset = equation.offset(R)
+    return hundred2.maximum(rounding2) * (1.0 if offset is None else offset.sum(-1))
 
 
 def _rounding2(y: Tensor) -> Tensor:

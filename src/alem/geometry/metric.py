@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from alem.geometry.blocks import Moments
 from alem.linalg.errors import InvalidMatrixError, can_inspect, matrix_name, worst_index
 from alem.linalg.scalar import number_like
 
@@ -81,6 +84,15 @@ class Metric(nn.Module, ABC):
         M = self.mean(X, weights) if mean is None else mean
         distances = self.dist2(M.unsqueeze(-3), X)
         return (normalized_weights(X, weights) * distances).sum(-1)
+
+    def moments(self, blocks: Iterable[Any], dispersion: bool = True) -> Moments:
+        """The Fréchet mean of more matrices than memory holds, their dispersion and total weight.
+
+        ``blocks`` are tensors or arrays `(k, n, n)`, or pairs of them and weights `(k,)`. A flat metric
+        goes through them once, in constant memory, and is exact; any other several times, so that they must
+        be a list or something else that can be begun anew. Without ``dispersion`` its pass is saved.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no mean over blocks; average them in memory")
 
     def pairwise_dist2(self, X: Tensor, Y: Tensor) -> Tensor:
         """Squared distances `(..., N, M)` between the matrices of X `(..., N, n, n)` and of Y."""

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from alem.geometry.blocks import Moments, as_blocks
 from alem.geometry.diffeo import Diffeo
 from alem.geometry.metric import Metric, bounded, normalized_weights, root, time_like
+from alem.geometry.moment_sum import MomentSum
 
 
 @dataclass(frozen=True)
@@ -149,6 +154,13 @@ class PullbackMetric(Metric):
         D = Y - M.unsqueeze(-3)
         return (normalized_weights(Y, weights) * self.inner_product(D, D)).sum(-1)
 
+    def moments(self, blocks: Iterable[Any], dispersion: bool = True) -> Moments:
+        return self.moment_sum(blocks).moments(dispersion)
+
+    def moment_sum(self, blocks: Iterable[Any]) -> MomentSum:
+        """The same as sums that can grow, and merge with those of other matrices."""
+        return as_blocks(blocks).reduce(partial(_sum, self), _joined)
+
     def pairwise_dist(self, X: Tensor, Y: Tensor) -> Tensor:
         # The mode that expands the square would lose half the digits of small distances.
         return torch.cdist(
@@ -193,6 +205,14 @@ class PullbackMetric(Metric):
         if gamma is None:
             return self.coordinates(X) @ self.coordinates(Y).mT
         return torch.exp(-gamma * self.pairwise_dist2(X, Y))
+
+
+def _sum(metric: PullbackMetric, start: int, X: Tensor, w: Tensor | None) -> MomentSum:
+    return MomentSum(metric).add(X, w)
+
+
+def _joined(a: MomentSum, b: MomentSum) -> MomentSum:
+    return MomentSum(a.metric).merge(a).merge(b)
 
 
 def _weighted_mean(Y: Tensor, weights: Tensor | None) -> Tensor:

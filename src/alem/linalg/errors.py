@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Sequence
+
 import torch
 from torch import Tensor
 
@@ -46,6 +49,20 @@ def matrix_name(index: tuple[int, ...]) -> str:
     if not index:
         return "matrix"
     return f"matrix {index[0] if len(index) == 1 else index}"
+
+
+@contextlib.contextmanager
+def places_are(places: Sequence[int]) -> Iterator[None]:
+    """What is said within of matrix i of a block is said of matrix ``places[i]``."""
+    try:
+        yield
+    except InvalidMatrixError as error:
+        if not error.index or places[error.index[0]] == error.index[0]:
+            raise
+        i, *rest = error.index
+        index = (places[i], *rest)
+        message = str(error).replace(matrix_name(error.index), matrix_name(index), 1)
+        raise type(error)(message, index) from None
 
 
 def worst_index(badness: Tensor) -> tuple[int, ...]:
