@@ -12,6 +12,7 @@ from alem.data.moabb import from_moabb
 from alem.data.ntu60 import read_ntu60
 from alem.data.repair import Repairs, repair
 from alem.data.save import save
+from alem.data.save_blocks import save_blocks
 from alem.data.signals import Windows, covariances, from_signals
 from alem.data.store import read_npz
 
@@ -35,4 +36,5 @@ __all__ = [
     "read_ntu60",
     "repair",
     "save",
+    "save_blocks",
 ]

@@ -105,7 +105,7 @@ def dataset(
     if X.ndim != 3 or len(X) == 0:
         raise DataError(f"{name}: expected matrices of shape (N, n, n), got {tuple(X.shape)}")
     N = len(X)
-    y, kinds = _labels(name, labels, classes)
+    y, kinds = read_labels(name, labels, classes)
     if len(y) != N:
         raise DataError(f"{name}: {N} matrices and {len(y)} labels; there must be one for each")
     kinds = tuple(map(_printable, kinds))
@@ -137,7 +137,8 @@ def _printable(name: object) -> str:
     return str(name).encode("utf-8", "backslashreplace").decode()
 
 
-def _labels(name: str, labels: Any, classes: Sequence[str] | None) -> tuple[Tensor, tuple[str, ...]]:
+def read_labels(name: str, labels: Any, classes: Sequence[str] | None) -> tuple[Tensor, tuple[str, ...]]:
+    """Places of the labels among the classes, checked, and the classes."""
     values = labels.numpy() if isinstance(labels, Tensor) else np.asarray(labels)
     if values.ndim != 1 or values.dtype.hasobject:
         raise DataError(

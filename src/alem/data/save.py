@@ -7,7 +7,7 @@ import re
 import secrets
 import shutil
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -36,7 +36,7 @@ def save(data: Dataset, path: str | Path) -> None:
             _save_file(data, target, arrays)
         else:
             _save_folder(data, target, arrays)
-        _flush(target.parent)
+        flush(target.parent)
     except OSError as error:
         raise DataError(
             f"{target} cannot be written ({error.strerror or error}); nothing was changed"
@@ -46,8 +46,7 @@ def save(data: Dataset, path: str | Path) -> None:
 def _arrays(data: Dataset, target: Path) -> dict[str, NDArray[Any]]:
     """All but the matrices."""
     for key in data.columns:
-        if key in _RESERVED or not re.fullmatch(r"\w[\w .-]*", key):
-            raise DataError(f"{target}: a column cannot be called {key!r}; give it another plain name")
+        require_column(key, target)
     arrays = {"classes": np.array(data.classes, str), "names": np.array(data.names, str), **data.columns}
     if data.train is not None:
         arrays["train"] = data.train.numpy()
@@ -60,9 +59,9 @@ def _arrays(data: Dataset, target: Path) -> dict[str, NDArray[Any]]:
 def _save_file(data: Dataset, target: Path, arrays: dict[str, NDArray[Any]]) -> None:
     i, j = np.triu_indices(data.n)
     everything = {"triu": data.matrices.numpy()[:, i, j], "y": data.labels.numpy(), **arrays}
-    temporary = _beside(target)
+    temporary = beside(target)
     try:
-        with _written(temporary) as stream, zipfile.ZipFile(stream, "w") as archive:
+        with written(temporary) as stream, zipfile.ZipFile(stream, "w") as archive:
             for key, array in everything.items():
                 # Its size is not known before: room for more than 4 GiB.
                 with archive.open(f"{key}.npy", "w", force_zip64=True) as member:
@@ -73,28 +72,39 @@ def _save_file(data: Dataset, target: Path, arrays: dict[str, NDArray[Any]]) -> 
 
 
 def _save_folder(data: Dataset, target: Path, arrays: dict[str, NDArray[Any]]) -> None:
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise DataError(f"{target} exists already; remove it or choose another name")
+    refuse_existing(target)
     everything = {"matrices": data.matrices.numpy(), "labels": data.labels.numpy(), **arrays}
-    temporary = _beside(target)
+    temporary = beside(target)
     temporary.mkdir()
     try:
         for key, array in everything.items():
-            with _written(temporary / f"{key}.npy") as stream:
+            with written(temporary / f"{key}.npy") as stream:
                 np.save(stream, array, allow_pickle=False)
-        _flush(temporary)
+        flush(temporary)
         os.replace(temporary, target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _beside(target: Path) -> Path:
+def require_column(key: str, target: Path, allowed: Collection[str] = ()) -> None:
+    """Raise DataError unless a column may have that name."""
+    if key not in allowed and (key in _RESERVED or not re.fullmatch(r"\w[\w .-]*", key)):
+        raise DataError(f"{target}: a column cannot be called {key!r}; give it another plain name")
+
+
+def refuse_existing(target: Path) -> None:
+    """Raise DataError if there is something where a folder is to be written."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise DataError(f"{target} exists already; remove it or choose another name")
+
+
+def beside(target: Path) -> Path:
     """A name in the same folder, thus on the same disk, that readers take for hidden."""
     return target.with_name(f".{target.name}.{secrets.token_hex(4)}")
 
 
 @contextmanager
-def _written(file: Path) -> Iterator[BinaryIO]:
+def written(file: Path) -> Iterator[BinaryIO]:
     """A new file that is on the disk when the block ends."""
     with file.open("xb") as stream:
         yield stream
@@ -102,7 +112,7 @@ def _written(file: Path) -> Iterator[BinaryIO]:
         os.fsync(stream.fileno())
 
 
-def _flush(folder: Path) -> None:
+def flush(folder: Path) -> None:
     """Make the names in a folder last, where the system can."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
