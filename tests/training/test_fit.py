@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from alem.training import (
     read_header,
     seeded,
 )
+from alem.training.batches import ahead
 from alem.training.fit import epoch_seed
 
 fitting = importlib.import_module("alem.training.fit")  # the package has a function of that name
@@ -255,12 +257,12 @@ def test_layers_that_look_at_the_training_set_beforehand_do() -> None:
     torch.testing.assert_close(whitened, torch.eye(N, dtype=torch.float64))
 
 
-@pytest.mark.parametrize("held", [0, 2**30])
-def test_samples_held_and_fetched_are_the_same(held: int) -> None:
+@pytest.mark.parametrize(("held", "workers"), [(0, 0), (0, 1), (0, 3), (2**30, 2)])
+def test_samples_held_and_fetched_are_the_same(held: int, workers: int) -> None:
     part, _ = parts()
     order = torch.randperm(len(part.places), generator=torch.Generator().manual_seed(1))
     device = torch.device("cpu")
-    batches = Batches(part.matrices, part.labels, part.places, torch.float32, device, held)
+    batches = Batches(part.matrices, part.labels, part.places, torch.float32, device, held, workers)
     for given in (None, order):
         found = list(batches.run(4, given))
         expected = part.places if given is None else part.places[given]
@@ -270,7 +272,29 @@ def test_samples_held_and_fetched_are_the_same(held: int) -> None:
 
 
 def test_a_training_that_fetches_its_batches_is_the_same() -> None:
-    assert train(held=0).history.loss == train().history.loss
+    expected = train().history.loss
+    for workers in (0, 3):
+        assert train(held=0, workers=workers).history.loss == expected
+
+
+def test_no_thread_outlives_the_batches_it_fetched() -> None:
+    part, _ = parts()
+    before = threading.active_count()
+    batches = Batches(part.matrices, part.labels, part.places, torch.float64, torch.device("cpu"), 0, 3)
+    for _ in batches.run(4):
+        assert threading.active_count() > before
+        break  # as where a training fails
+    assert threading.active_count() == before
+
+
+def test_what_goes_wrong_while_fetching_is_said_where_the_batch_is_asked_for() -> None:
+    def f(x: int) -> float:
+        return 1 / (3 - x)
+
+    found = ahead(f, range(10), workers=2)
+    assert [next(found) for _ in range(3)] == [1 / 3, 1 / 2, 1.0]
+    with pytest.raises(ZeroDivisionError):
+        next(found)
 
 
 def test_single_precision() -> None:

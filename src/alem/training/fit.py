@@ -17,7 +17,7 @@ from torch import Tensor, distributed, nn
 
 from alem.linalg import InvalidMatrixError, check_decompositions
 from alem.nn import convert_sync
-from alem.training.batches import Batches
+from alem.training.batches import WORKERS, Batches
 from alem.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from alem.training.objective import CLASSIFICATION, Objective, OfOutputs
 from alem.training.recipe import Recipe
@@ -87,6 +87,7 @@ def fit(
     checkpoint: Path | None = None,
     saved_every: float | None = None,
     held: int | None = None,
+    workers: int = WORKERS,
     capture: bool | str = "auto",
     watch: Watch | None = None,
     objective: Objective = CLASSIFICATION,
@@ -102,8 +103,8 @@ def fit(
     With ``checkpoint``, a file, the training is saved there after epochs, every ``saved_every`` seconds, by
     default as often as takes a twentieth of the time, and at the end;
     if it exists, the training goes on from it, on the CPU to the same bits as without the interruption.
-    ``held`` is how many bytes of samples are kept on the device (:mod:`alem.training.batches`), ``capture``
-    that of :class:`TrainingStep`.
+    ``held`` is how many bytes of samples are kept on the device, ``workers`` how many threads fetch batches
+    of more than that (:mod:`alem.training.batches`), ``capture`` that of :class:`TrainingStep`.
 
     A loss that is not finite, a gradient that is not, or a matrix that is no longer SPD ends the training;
     the reason is in the result. A matrix or gradient at fault in the very first step is an error of the
@@ -131,7 +132,8 @@ def fit(
             part.places,
             recipe.torch_dtype,
             fabric.device,
-            **({} if held is None else {"held": held}),
+            held,
+            workers,
         )
         for part in (train, test)
     ]
