@@ -92,7 +92,7 @@ def test_what_is_no_block_is_refused(name: str) -> None:
         m.moments([])
     with pytest.raises(ValueError, match="all weights are 0"):
         m.moments([(X, torch.zeros(10))])
-    with pytest.raises(InvalidMatrixError, match="size 3|made for n = 4"):
+    with pytest.raises(InvalidMatrixError, match=r"size 3|made for n = 4"):
         m.moments([X, spd(10, n=3)])
     with pytest.raises(InvalidMatrixError, match="float32 or float64"):
         m.moments([X.long()])

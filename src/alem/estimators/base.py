@@ -12,6 +12,7 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from alem import geometry
+from alem.estimators.blocks import Samples, is_blocks, is_dask
 from alem.geometry import Metric
 from alem.linalg import InvalidMatrixError
 
@@ -28,6 +29,16 @@ class MatrixEstimator(BaseEstimator):
         except InvalidMatrixError as error:
             raise type(error)(f"X: {error}", error.index) from None
 
+    def _samples(self, X: Any, sample_weight: Any = None) -> Samples:
+        """The SPD matrices of an array, a Dask array or blocks, checked as they are gone through."""
+        if is_dask(X):
+            self._matrices(self._stand_in(X), reset=True)
+        return Samples(self._matrices, X, read_weights(sample_weight, length(X)))
+
+    def _stand_in(self, X: Any) -> Any:
+        """One sample such as those of a Dask array X."""
+        return np.eye(X.shape[1], X.shape[2])[None].astype(X.dtype)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
@@ -36,8 +47,18 @@ class MatrixEstimator(BaseEstimator):
         return tags
 
 
+def length(X: Any) -> int | None:
+    """How many samples X has, if it says so before it has been gone through."""
+    return None if is_blocks(X) or not hasattr(X, "__len__") else len(X)
+
+
 def read_array(estimator: BaseEstimator, X: Any, reset: bool, ndim: int, what: str) -> Any:
     """A writable float array of ``ndim`` dimensions with scikit-learn's checks; tensors are welcome."""
+    if is_dask(X) or is_blocks(X):
+        raise TypeError(
+            f"{type(estimator).__name__} takes {what} as an array here, got a {type(X).__name__}: bring "
+            "them into memory; or write them with alem.data.save_blocks and train with alem train"
+        )
     array = validate_data(
         estimator,
         as_array(X),
@@ -73,16 +94,31 @@ def like(result: Tensor, X: Any) -> Any:
     return result.to(X.device) if isinstance(X, Tensor) else result.numpy()
 
 
-def read_weights(sample_weight: Any, X: Tensor) -> Tensor | None:
-    """Weights `(n_samples,)` in double precision, or None."""
+def read_weights(sample_weight: Any, n_samples: int | None) -> Tensor | None:
+    """Weights `(n_samples,)`, of any number if that is not known, in double precision; or None."""
     if sample_weight is None:
         return None
     weights = np.asarray(as_array(sample_weight), dtype=np.float64)
-    if weights.shape != (len(X),):
-        raise ValueError(f"sample_weight must have shape ({len(X)},), got {weights.shape}")
+    if weights.shape != (weights.size if n_samples is None else n_samples,):
+        raise ValueError(f"sample_weight must have shape ({n_samples},), got {weights.shape}")
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
         raise ValueError("sample_weight must be finite, not negative and not all zero")
     return torch.from_numpy(weights)
+
+
+def is_flat(metric: str | Metric) -> bool:
+    """Whether means under the metric are sums, to which matrices can be added."""
+    return (metric if isinstance(metric, Metric) else geometry.metric(metric, n=1)).is_flat
+
+
+def needs_a_flat_metric(estimator: Any) -> bool:
+    """For ``available_if``: a method is there only where the metric of the estimator is flat."""
+    if not is_flat(estimator.metric):
+        raise AttributeError(
+            f"{type(estimator).__name__}(metric={estimator.metric!r}) cannot be fitted in parts: its mean "
+            "takes several passes; take a flat metric, 'lem' say, or give fit all blocks"
+        )
+    return True
 
 
 def make_metric(metric: str | Metric, n: int) -> Metric:

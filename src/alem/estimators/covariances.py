@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from alem import geometry, linalg
 from alem.estimators.base import like, read_array
+from alem.estimators.blocks import by_block, is_dask, slices
 from alem.linalg import InvalidMatrixError
 from alem.linalg.covariance import require_estimator
 
@@ -34,11 +36,12 @@ class Covariances(TransformerMixin, BaseEstimator):
         self.assume_centered = assume_centered
 
     def fit(self, X: Any, y: Any = None) -> Covariances:
-        """Look at the shape of the signals; there is nothing to learn."""
+        """Look at the shape of the signals, of an array or a Dask array; there is nothing to learn."""
         require_estimator(self.shrinkage, self.loading)
-        self._signals(X, reset=True)
+        self._signals(self._stand_in(X) if is_dask(X) else next(slices(X)), reset=True)
         return self
 
+    @by_block
     def transform(self, X: Any) -> Any:
         """SPD matrices `(n_samples, channels, channels)`, in the precision of X."""
         check_is_fitted(self)
@@ -53,6 +56,11 @@ class Covariances(TransformerMixin, BaseEstimator):
                 error.index,
             ) from None
         return like(C, X)
+
+    def _stand_in(self, X: Any) -> Any:
+        """A signal such as those of a Dask array X, and long enough to have a covariance of full rank."""
+        channels = X.shape[1]
+        return np.random.default_rng(0).normal(size=(1, channels, 2 * channels + 2)).astype(X.dtype)
 
     def _signals(self, X: Any, reset: bool) -> torch.Tensor:
         return torch.from_numpy(read_array(self, X, reset, 3, "signals (n_samples, channels, times)"))

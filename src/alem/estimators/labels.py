@@ -13,12 +13,12 @@ from sklearn.utils.validation import column_or_1d
 from alem.estimators.base import as_array
 
 
-def read_labels(y: Any, n_samples: int) -> tuple[Any, Any]:
-    """Places of the labels among the classes, and the classes in order."""
+def read_labels(y: Any, n_samples: int | None) -> tuple[Any, Any]:
+    """Places of the labels among the classes, and the classes in order; of any number if None is given."""
     labels = column_or_1d(as_array(y), warn=True)
     assert_all_finite(labels, input_name="y")
     check_classification_targets(labels)
-    if len(labels) != n_samples:
+    if n_samples is not None and len(labels) != n_samples:
         raise ValueError(
             f"X has {n_samples} matrices and y {len(labels)} labels; there must be one for each"
         )

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from alem import models
 from alem.estimators import store
 from alem.estimators.base import MatrixEstimator, as_array, read_weights
+from alem.estimators.blocks import by_block
 from alem.estimators.following import Follow, state_of
 from alem.estimators.generators import generators_kept
 from alem.estimators.labels import decision, read_labels
@@ -298,7 +299,7 @@ class SPDNetClassifier(ClassifierMixin, _SPDNetEstimator):
         matrices = self._matrices(X, reset=True)
         places, classes = read_labels(y, len(matrices))
         labels = torch.from_numpy(places)
-        weights = read_weights(sample_weight, matrices)
+        weights = read_weights(sample_weight, len(matrices))
         targets, objective = labels, CLASSIFICATION
         if weights is not None:
             rows = weighted_labels(labels, weights, len(classes))
@@ -323,15 +324,18 @@ class SPDNetClassifier(ClassifierMixin, _SPDNetEstimator):
             raise ValueError(f"{self.n_outputs_} outputs and the classes {values}")
         self.classes_ = classes
 
-    def decision_function(self, X: Any) -> Array:
+    @by_block
+    def decision_function(self, X: Any) -> Any:
         """Logits `(n_samples, n_classes)`; of two classes their difference `(n_samples,)`."""
         return decision(self._outputs(X))
 
-    def predict_proba(self, X: Any) -> Array:
+    @by_block
+    def predict_proba(self, X: Any) -> Any:
         """Probabilities `(n_samples, n_classes)`, in the order of ``classes_``."""
         return torch.softmax(self._outputs(X), -1).numpy()
 
-    def predict(self, X: Any) -> Array:
+    @by_block
+    def predict(self, X: Any) -> Any:
         """The most probable class `(n_samples,)`."""
         best = self._outputs(X).argmax(-1).numpy()
         return self.classes_[best]
@@ -355,7 +359,7 @@ class SPDNetRegressor(RegressorMixin, _SPDNetEstimator):
                 f"y must be numbers ({len(matrices)},) or ({len(matrices)}, m), got shape {values.shape}"
             )
         Y = torch.from_numpy(values.reshape(len(values), -1).copy())
-        weights = read_weights(sample_weight, matrices)
+        weights = read_weights(sample_weight, len(matrices))
         w = torch.ones(len(Y), dtype=Y.dtype) if weights is None else weights
         share = (w / w.sum())[:, None]
         mean = (share * Y).sum(0)
@@ -378,7 +382,8 @@ class SPDNetRegressor(RegressorMixin, _SPDNetEstimator):
         if {self.y_mean_.shape, self.y_scale_.shape} != {(self.n_outputs_,)}:
             raise ValueError(f"{self.n_outputs_} outputs and the scales {y}")
 
-    def predict(self, X: Any) -> Array:
+    @by_block
+    def predict(self, X: Any) -> Any:
         """Predictions of the shape y had in ``fit``."""
         standard = self._outputs(X).double().numpy()
         values = standard * self.y_scale_ + self.y_mean_

@@ -7,10 +7,20 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted
+from torch import Tensor
 
-from alem.estimators.base import MatrixEstimator, as_array, like, make_metric, read_weights
-from alem.geometry import Metric
+from alem.estimators.base import (
+    MatrixEstimator,
+    as_array,
+    like,
+    make_metric,
+    needs_a_flat_metric,
+    read_weights,
+)
+from alem.estimators.blocks import by_block
+from alem.geometry import Metric, MomentSum, PullbackMetric
 from alem.linalg import vech_dim
 
 
@@ -22,7 +32,8 @@ class TangentSpace(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MatrixEsti
     the order of :func:`alem.linalg.vech`.
 
     - ``metric``: a name of the catalogue, or a metric;
-    - fitted: ``reference_`` `(n, n)`, the mean, and ``metric_``.
+    - fitted: ``reference_`` `(n, n)`, the mean, ``metric_``, and of a flat metric ``sum_``, to which
+      ``partial_fit`` and ``merge`` add.
     """
 
     def __init__(self, metric: str | Metric = "aim") -> None:
@@ -30,13 +41,40 @@ class TangentSpace(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MatrixEsti
 
     @torch.no_grad()
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> TangentSpace:
-        """Take the mean, weighted by ``sample_weight``."""
-        matrices = self._matrices(X, reset=True)
-        self.metric_ = make_metric(self.metric, matrices.shape[-1])
-        self.reference_ = self.metric_.mean(matrices, read_weights(sample_weight, matrices)).numpy()
-        self._n_features_out = vech_dim(matrices.shape[-1])
+        """Take the mean, weighted by ``sample_weight``; of an array, a Dask array or blocks."""
+        samples = self._samples(X, sample_weight)
+        self.metric_ = make_metric(self.metric, samples.n)
+        if isinstance(self.metric_, PullbackMetric):
+            return self._take(self.metric_.moment_sum(samples))
+        return self._set(self.metric_.moments(samples, dispersion=False).mean)
+
+    @available_if(needs_a_flat_metric)
+    @torch.no_grad()
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> TangentSpace:
+        """Add samples to those whose mean it is."""
+        if not hasattr(self, "sum_"):
+            return self.fit(X, y, sample_weight)
+        matrices = self._matrices(X, reset=False)
+        return self._take(self.sum_.add(matrices, read_weights(sample_weight, len(matrices))))
+
+    @available_if(needs_a_flat_metric)
+    @torch.no_grad()
+    def merge(self, other: TangentSpace) -> TangentSpace:
+        """Add the samples of another that has been fitted, in another process say."""
+        check_is_fitted(self)
+        check_is_fitted(other)
+        return self._take(self.sum_.merge(other.sum_))
+
+    def _take(self, total: MomentSum) -> TangentSpace:
+        self.sum_ = total
+        return self._set(total.mean)
+
+    def _set(self, mean: Tensor) -> TangentSpace:
+        self.reference_ = mean.numpy()
+        self._n_features_out = vech_dim(mean.shape[-1])
         return self
 
+    @by_block
     @torch.no_grad()
     def transform(self, X: Any) -> Any:
         """Tangent coordinates `(n_samples, n(n+1)/2)`, in the precision of X."""

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from alem import linalg
 from alem.geometry import frechet
-from alem.geometry.blocks import Moments, as_blocks
+from alem.geometry.blocks import Blocks, Moments, as_blocks
 from alem.geometry.frechet_blocks import frechet_moments
 from alem.geometry.metric import Metric, bounded, root
 from alem.linalg.errors import can_inspect
@@ -80,7 +80,7 @@ class AffineInvariant(Metric):
         """The Karcher mean, Σ w_i log(R⁻¹X_iR⁻ᵀ) = 0 for M = RRᵀ; see :mod:`alem.geometry.frechet`."""
         return frechet.frechet_mean(_EQUATION, X, weights)
 
-    def moments(self, blocks: Iterable[Any], dispersion: bool = True) -> Moments:
+    def moments(self, blocks: Iterable[Any] | Blocks, dispersion: bool = True) -> Moments:
         return frechet_moments(self, _EQUATION, as_blocks(blocks), dispersion)
 
     def compose(self, P: Tensor, Q: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from alem import linalg
 from alem.geometry import frechet
-from alem.geometry.blocks import Moments, as_blocks
+from alem.geometry.blocks import Blocks, Moments, as_blocks
 from alem.geometry.bures_wasserstein_transport import transport_lift
 from alem.geometry.frechet_blocks import frechet_moments
 from alem.geometry.metric import Metric, time_like
@@ -105,7 +105,7 @@ class BuresWasserstein(Metric):
         """The barycenter, Σ w_i (RᵀX_iR)^½ = RᵀR for M = RRᵀ; see :mod:`alem.geometry.frechet`."""
         return frechet.frechet_mean(_EQUATION, X, weights)
 
-    def moments(self, blocks: Iterable[Any], dispersion: bool = True) -> Moments:
+    def moments(self, blocks: Iterable[Any] | Blocks, dispersion: bool = True) -> Moments:
         return frechet_moments(self, _EQUATION, as_blocks(blocks), dispersion)
 
     def _lift(self, P: Tensor, Q: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from alem.geometry.blocks import Moments
+from alem.geometry.blocks import Blocks, Moments
 from alem.linalg.errors import InvalidMatrixError, can_inspect, matrix_name, worst_index
 from alem.linalg.scalar import number_like
 
@@ -85,7 +85,7 @@ class Metric(nn.Module, ABC):
         distances = self.dist2(M.unsqueeze(-3), X)
         return (normalized_weights(X, weights) * distances).sum(-1)
 
-    def moments(self, blocks: Iterable[Any], dispersion: bool = True) -> Moments:
+    def moments(self, blocks: Iterable[Any] | Blocks, dispersion: bool = True) -> Moments:
         """The Fréchet mean of more matrices than memory holds, their dispersion and total weight.
 
         ``blocks`` are tensors or arrays `(k, n, n)`, or pairs of them and weights `(k,)`. A flat metric

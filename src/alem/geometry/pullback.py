@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from alem.geometry.blocks import Moments, as_blocks
+from alem.geometry.blocks import Blocks, Moments, as_blocks
 from alem.geometry.diffeo import Diffeo
 from alem.geometry.metric import Metric, bounded, normalized_weights, root, time_like
 from alem.geometry.moment_sum import MomentSum
@@ -154,10 +154,10 @@ class PullbackMetric(Metric):
         D = Y - M.unsqueeze(-3)
         return (normalized_weights(Y, weights) * self.inner_product(D, D)).sum(-1)
 
-    def moments(self, blocks: Iterable[Any], dispersion: bool = True) -> Moments:
+    def moments(self, blocks: Iterable[Any] | Blocks, dispersion: bool = True) -> Moments:
         return self.moment_sum(blocks).moments(dispersion)
 
-    def moment_sum(self, blocks: Iterable[Any]) -> MomentSum:
+    def moment_sum(self, blocks: Iterable[Any] | Blocks) -> MomentSum:
         """The same as sums that can grow, and merge with those of other matrices."""
         return as_blocks(blocks).reduce(partial(_sum, self), _joined)
 
