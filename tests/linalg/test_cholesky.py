@@ -12,6 +12,7 @@ from pyriemann.geometry.tangentspace import exp_map_logchol, log_map_logchol
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
+from alem import linalg
 from alem.linalg.cholesky import (
     cholesky,
     cholesky_exp,
@@ -21,6 +22,7 @@ from alem.linalg.cholesky import (
     cholesky_pullback,
     cholesky_pushforward,
     is_positive_definite,
+    is_well_inside,
     try_cholesky,
     unwhiten,
     whiten,
@@ -345,3 +347,20 @@ def test_a_trial_says_where_there_is_no_factor() -> None:
     assert torch.equal(L[[0, 2]], cholesky(X[[0, 2]]))
     # only the lower triangle is read
     assert torch.equal(try_cholesky(X[0].tril())[0], L[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n", [1, 5, 40])
+def test_well_inside_is_proved_only_where_it_is_true(n: int, dtype: torch.dtype) -> None:
+    eps = torch.finfo(dtype).eps
+    U = torch.linalg.qr(torch.randn(n, n, generator=torch.Generator().manual_seed(0), dtype=dtype))[0]
+    for least, expected in ((-1.0, False), (0.0, False), (n * eps / 4, False), (40 * n * n * eps, True)):
+        x = torch.ones(n, dtype=dtype)
+        x[0] = least
+        X = linalg.symmetrize(U @ torch.diag(x) @ U.mT)
+        if n == 1 and least > 0:
+            expected = True  # one eigenvalue is the largest, however small
+        assert bool(is_well_inside(X)) is expected
+    assert not is_well_inside(torch.zeros(n, n, dtype=dtype))
+    assert not is_well_inside(torch.full((n, n), torch.nan, dtype=dtype))
+    assert is_well_inside(torch.eye(n, dtype=dtype).expand(2, 3, n, n)).shape == (2, 3)

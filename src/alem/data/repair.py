@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from alem import linalg
+from alem.linalg.cholesky import is_well_inside
 from alem.linalg.errors import InvalidMatrixError, require_finite, require_square, require_symmetric
 
 # Added to a deficient matrix in units of its trace, as the covariances of FPHA are commonly released.
@@ -103,12 +104,7 @@ def _margin(C: Tensor) -> float:
 
 def _suspects(block: Tensor) -> list[int]:
     """Those for which no Cholesky factor proves that they are well inside the cone."""
-    lowered = block.clone()
-    # The trace is at least the largest eigenvalue: who passes this is surely not deficient.
-    trace = block.diagonal(dim1=-2, dim2=-1).sum(-1, keepdim=True)
-    lowered.diagonal(dim1=-2, dim2=-1).sub_(_margin(block) * trace)
-    inside = linalg.is_positive_definite(lowered) & (trace[:, 0] > 0)
-    return (~inside).nonzero().flatten().tolist()
+    return (~is_well_inside(block)).nonzero().flatten().tolist()
 
 
 def _is_deficient(C: Tensor, i: int, names: Sequence[str] | None) -> bool:

@@ -132,10 +132,15 @@ class FrechetClassifier(ClassifierMixin, TransformerMixin, MatrixEstimator):
         check_is_fitted(self)
         matrices = self._matrices(X, reset=False)
         means = torch.from_numpy(np.asarray(self.means_)).to(matrices.dtype)
-        far = matrices.new_full((len(matrices),), torch.inf)
+        known = ~means.isnan().any(-1).any(-1)
+        squares = matrices.new_full((len(matrices), len(means)), torch.inf)
+        if self.metric_.is_flat:
+            squares[:, known] = self.metric_.pairwise_dist2(matrices, means[known])
+            return squares
         # A mean at a time: all pairs of large matrices would not fit into memory.
-        squares = [far if M.isnan().any() else self.metric_.dist2(M, matrices) for M in means]
-        return torch.stack(squares, -1)
+        for k, M in enumerate(means):
+            squares[:, k] = self.metric_.dist2(M, matrices)
+        return squares
 
 
 def _class_sums(

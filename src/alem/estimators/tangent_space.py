@@ -81,7 +81,7 @@ class TangentSpace(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MatrixEsti
         check_is_fitted(self)
         matrices = self._matrices(X, reset=False)
         M = torch.from_numpy(np.asarray(self.reference_)).to(matrices.dtype)
-        return like(self.metric_.tangent_coordinates(M, self.metric_.log(M, matrices)), X)
+        return like(self.metric_.log_coordinates(M, matrices), X)
 
     @torch.no_grad()
     def inverse_transform(self, X: Any) -> Any:

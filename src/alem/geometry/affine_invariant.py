@@ -42,6 +42,10 @@ class AffineInvariant(Metric):
         R = linalg.inverse_sqrt(P)
         return linalg.vech(R @ V @ R)
 
+    def log_coordinates(self, P: Tensor, Q: Tensor) -> Tensor:
+        R = linalg.inverse_sqrt(P)
+        return linalg.vech(linalg.log(linalg.symmetrize(R @ Q @ R)))
+
     def tangent_vector(self, P: Tensor, v: Tensor) -> Tensor:
         R = linalg.sqrt(P)
         return linalg.symmetrize(R @ linalg.unvech(v) @ R)

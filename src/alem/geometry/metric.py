@@ -58,6 +58,10 @@ class Metric(nn.Module, ABC):
     def tangent_vector(self, P: Tensor, v: Tensor) -> Tensor:
         """The tangent vector at P with such coordinates, the inverse of :meth:`tangent_coordinates`."""
 
+    def log_coordinates(self, P: Tensor, Q: Tensor) -> Tensor:
+        """Log_P Q in the frame of :meth:`tangent_coordinates`: a vector whose length is d(P, Q)."""
+        return self.tangent_coordinates(P, self.log(P, Q))
+
     def norm(self, P: Tensor, V: Tensor) -> Tensor:
         """‖V‖_P `(...)`; its gradient at V = 0 is zero."""
         return root(self.inner(P, V, V))

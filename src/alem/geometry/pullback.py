@@ -123,6 +123,9 @@ class PullbackMetric(Metric):
     def tangent_coordinates(self, P: Tensor, V: Tensor) -> Tensor:
         return self.diffeo.vector(self.inner_product.isometry(self.pushforward(P, V)))
 
+    def log_coordinates(self, P: Tensor, Q: Tensor) -> Tensor:
+        return self.diffeo.vector(self.relative(P, Q))
+
     def tangent_vector(self, P: Tensor, v: Tensor) -> Tensor:
         return self.diffeo.solve(P, self.inner_product.isometry(self.diffeo.matrix(v), inverse=True))
 

@@ -80,6 +80,21 @@ def exceeds(X: Tensor, minimum: float) -> Tensor:
     return _is_factor(*torch.linalg.cholesky_ex(lowered))
 
 
+def is_well_inside(X: Tensor) -> Tensor:
+    """Whether a Cholesky factor proves all eigenvalues to be above n·eps·tr X, rounding of the largest.
+
+    Only the lower triangle is read. No gradient, no exception.
+    Shapes: ``(..., n, n)`` to booleans ``(...)``.
+    """
+    require_square(X)
+    lowered = X.detach().clone()
+    # The trace is at least the largest eigenvalue.
+    trace = lowered.diagonal(dim1=-2, dim2=-1).sum(-1)
+    margin = X.shape[-1] * torch.finfo(X.dtype).eps
+    lowered.diagonal(dim1=-2, dim2=-1).sub_(margin * trace[..., None])
+    return exceeds(lowered, 0.0) & (trace > 0)
+
+
 def cholesky_log(X: Tensor) -> Tensor:
     """The log-Cholesky chart ``⌊L⌋ + diag(ln L_ii)`` of ``X = LLᵀ``, lower triangular.
 

@@ -59,6 +59,8 @@ def check_frame(case: MetricCase) -> None:
     require(v.shape == (len(P), d), f"tangent_coordinates give shape {tuple(v.shape)}, not {(len(P), d)}")
     case.close((v * w).sum(-1), m.inner(P, V, W), "the product of tangent coordinates against inner")
     case.close(m.tangent_coordinates(P, V - 3 * W), v - 3 * w, "tangent coordinates of V − 3W")
+    Q = m.exp(P, 0.1 * V)
+    case.close(m.log_coordinates(P, Q), m.tangent_coordinates(P, m.log(P, Q)), "log_coordinates")
     case.close(m.tangent_vector(P, v), V, "tangent_vector(P, tangent_coordinates(P, V)) against V")
 
 
