@@ -14,6 +14,7 @@ from torch import Tensor, distributed, nn
 
 import alem.nn as an
 from alem import geometry, models, optim
+from alem.nn.sync import Synchronised
 
 N, SIZE, STEPS = 4, 12, 2
 
@@ -28,9 +29,28 @@ def norms() -> dict[str, Callable[[], nn.Module]]:
         "SPDNetBN": lambda: an.SPDNetBN(N, karcher_steps=2),
         "SPDBN": lambda: an.SPDBN(N),
         "SPDBN domains": lambda: an.SPDBN(N, domains=3),
+        "shared mean bwm": lambda: SharedMean(geometry.BuresWasserstein()),
+        "gathered mean": lambda: SharedMean(Gathered()),
         "RResBlock": lambda: an.RResBlock(N, _metric("lem")),
         "SPDNet": lambda: models.SPDNet([N, 3], 5, norm="liebn", metric="sinh", chart_norm=True),
     }
+
+
+class SharedMean(Synchronised):
+    """The mean of all matrices added to each; of metrics that no norm of the library averages by."""
+
+    def __init__(self, metric: geometry.Metric) -> None:
+        super().__init__()
+        self.metric = metric
+
+    def forward(self, X: Tensor) -> Tensor:
+        return X + self.metric.shared_mean(X, self.group)
+
+
+class Gathered(geometry.AffineInvariant):
+    """A metric that knows nothing of processes."""
+
+    shared_mean = geometry.Metric.shared_mean
 
 
 def _metric(name: str) -> geometry.Metric:

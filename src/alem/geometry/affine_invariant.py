@@ -19,6 +19,7 @@ from alem.geometry import frechet
 from alem.geometry.blocks import Blocks, Moments, as_blocks
 from alem.geometry.frechet_blocks import frechet_moments
 from alem.geometry.metric import Metric, bounded, root
+from alem.geometry.processes import Group, name_of
 from alem.linalg.errors import can_inspect
 
 
@@ -83,6 +84,9 @@ class AffineInvariant(Metric):
     def mean(self, X: Tensor, weights: Tensor | None = None) -> Tensor:
         """The Karcher mean, Σ w_i log(R⁻¹X_iR⁻ᵀ) = 0 for M = RRᵀ; see :mod:`alem.geometry.frechet`."""
         return frechet.frechet_mean(_EQUATION, X, weights)
+
+    def shared_mean(self, X: Tensor, group: Group | None) -> Tensor:
+        return frechet.frechet_mean(_EQUATION, X, group=name_of(group))
 
     def moments(self, blocks: Iterable[Any] | Blocks, dispersion: bool = True) -> Moments:
         return frechet_moments(self, _EQUATION, as_blocks(blocks), dispersion)
@@ -159,9 +163,9 @@ class _Equation(frechet.Equation):
     phi = linalg.LOG
     sign = -1.0
 
-    def start(self, X: Tensor, w: Tensor) -> Tensor:
+    def start(self, S: Tensor) -> Tensor:
         """The log-Euclidean mean."""
-        return linalg.exp((w[..., None, None] * linalg.log(X)).sum(-3))
+        return linalg.exp(S)
 
     def root(self, M: Tensor) -> Tensor:
         return linalg.cholesky(M)
@@ -173,7 +177,7 @@ class _Equation(frechet.Equation):
         log = y.log()
         return 1 / linalg.divided.tanhc((log[..., :, None] - log[..., None, :]) / 2)
 
-    def objective(self, y: Tensor, w: Tensor, R: Tensor) -> Tensor:
+    def objective(self, y: Tensor, w: Tensor) -> Tensor:
         return 0.5 * (w * y.log().square().sum(-1)).sum(-1)
 
     def descend(self, R: Tensor, g: Tensor, Q: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from alem.geometry.blocks import Blocks, Moments, as_blocks
 from alem.geometry.bures_wasserstein_transport import transport_lift
 from alem.geometry.frechet_blocks import frechet_moments
 from alem.geometry.metric import Metric, time_like
+from alem.geometry.processes import Group, name_of
 from alem.linalg.cholesky import is_positive_definite
 from alem.linalg.errors import (
     InvalidMatrixError,
@@ -105,6 +106,9 @@ class BuresWasserstein(Metric):
         """The barycenter, Σ w_i (RᵀX_iR)^½ = RᵀR for M = RRᵀ; see :mod:`alem.geometry.frechet`."""
         return frechet.frechet_mean(_EQUATION, X, weights)
 
+    def shared_mean(self, X: Tensor, group: Group | None) -> Tensor:
+        return frechet.frechet_mean(_EQUATION, X, group=name_of(group))
+
     def moments(self, blocks: Iterable[Any] | Blocks, dispersion: bool = True) -> Moments:
         return frechet_moments(self, _EQUATION, as_blocks(blocks), dispersion)
 
@@ -179,9 +183,8 @@ class _Equation(frechet.Equation):
     phi = linalg.SQRT
     sign = 1.0
 
-    def start(self, X: Tensor, w: Tensor) -> Tensor:
+    def start(self, S: Tensor) -> Tensor:
         """(Σ w_i √X_i)², the mean of matrices that commute."""
-        S = (w[..., None, None] * linalg.sqrt(X)).sum(-3)
         return S @ S
 
     def root(self, M: Tensor) -> Tensor:
@@ -195,8 +198,8 @@ class _Equation(frechet.Equation):
         z = y.rsqrt()
         return 1 / (z[..., :, None] + z[..., None, :])
 
-    def objective(self, y: Tensor, w: Tensor, R: Tensor) -> Tensor:
-        return R.square().sum((-2, -1)) - 2 * (w * y.sqrt().sum(-1)).sum(-1)
+    def objective(self, y: Tensor, w: Tensor) -> Tensor:
+        return -2 * (w * y.sqrt().sum(-1)).sum(-1)
 
     def descend(self, R: Tensor, g: Tensor, Q: Tensor) -> Tensor:
         """(Σ w_iT_i) M (Σ w_iT_i), which always descends.

@@ -27,6 +27,7 @@ from torch import Tensor
 from alem import linalg
 from alem.geometry.frechet_hessian import conjugate_gradients, solve_hessian
 from alem.geometry.metric import normalized_weights
+from alem.geometry.processes import maximum, replicated, total
 from alem.linalg.autograd import opaque
 from alem.linalg.errors import (
     ConvergenceError,
@@ -48,8 +49,8 @@ class Equation(ABC):
     sign: float
 
     @abstractmethod
-    def start(self, X: Tensor, w: Tensor) -> Tensor:
-        """A first estimate M `(..., n, n)` of the mean of X `(..., N, n, n)`, weights `(..., N)`."""
+    def start(self, S: Tensor) -> Tensor:
+        """A first estimate M `(..., n, n)` of the mean of X, from S = Σ w_i φ(X_i)."""
 
     @abstractmethod
     def root(self, M: Tensor) -> Tensor:
@@ -64,8 +65,11 @@ class Equation(ABC):
         """Q `(..., n, n)` from the eigenvalues y `(..., n)` of Y."""
 
     @abstractmethod
-    def objective(self, y: Tensor, w: Tensor, R: Tensor) -> Tensor:
-        """The function `(...)` whose gradient is −g: Σ_i w_i d²(M, X_i) up to constants."""
+    def objective(self, y: Tensor, w: Tensor) -> Tensor:
+        """What Σ_i w_i d²(M, X_i), up to constants and factors, has beside the sum of :meth:`offset`.
+
+        The gradient of both together is −g.
+        """
 
     @abstractmethod
     def descend(self, R: Tensor, g: Tensor, Q: Tensor) -> Tensor:
@@ -85,7 +89,7 @@ def register(equation: Equation) -> Equation:
     return equation
 
 
-def frechet_mean(equation: Equation, X: Tensor, weights: Tensor | None = None) -> Tensor:
+def frechet_mean(equation: Equation, X: Tensor, weights: Tensor | None = None, group: str = "") -> Tensor:
     """argmin_M Σ_i w_i d²(M, X_i) over dimension −3.
 
     Computed in double precision: until the Newton decrement ⟨g, H⁻¹g⟩^½, the distance to the mean
@@ -93,31 +97,37 @@ def frechet_mean(equation: Equation, X: Tensor, weights: Tensor | None = None) -
     never above 1e-3; times (tr M)^½ where the metric has a scale. The two differentiable steps then
     square that error twice. ConvergenceError where it is not reached; on an accelerator NaN.
 
+    With ``group`` the X of all its processes have one mean, and what is summed over matrices is summed over
+    them; see :mod:`alem.geometry.processes`. Weights are then those of all matrices together.
+
     Shapes: SPD `(..., N, n, n)` and weights `(..., N)`, broadcast, to `(..., n, n)`.
     """
     require_square(X)
     Y = X.double()
     w = normalized_weights(Y, weights)
+    if group:
+        of_all = total(w.new_full((), X.shape[-3]), group)
+        w = w * (X.shape[-3] / of_all)
     Y = Y.expand(*w.shape, *X.shape[-2:])
-    R, U, Q = _solve(Y.detach(), w.detach(), equation.name)
-    frozen = (U, Q, w.detach())
+    R, U, Q = _solve(Y.detach(), w.detach(), equation.name, group)
+    frozen = (U, Q, w.detach(), group)
 
     Y = equation.whiten(R.unsqueeze(-3), Y)
     offset = equation.offset(R)
     S = None if offset is None else torch.diag_embed(offset)
-    V = solve_hessian(_residual(equation, Y, w, S), *frozen)
+    V = solve_hessian(_residual(equation, Y, w, S, group), *frozen)
     # V is at most 1e-8: to fourth order these are e^{V/2} and, for Y, e^{±V/2}.
     half = _half_exp(V)
-    side = _half_exp(equation.sign * V).unsqueeze(-3)
+    side = _half_exp(equation.sign * replicated(V, group)).unsqueeze(-3)
     S = None if S is None else half @ S @ half
-    g = _residual(equation, side @ Y @ side, w, S)
+    g = _residual(equation, side @ Y @ side, w, S, group)
     V = solve_hessian(g, *frozen)
     M = linalg.unwhiten(R @ half, torch.eye(V.shape[-1], dtype=V.dtype, device=V.device) + V)
-    return M.to(X.dtype)
+    return replicated(M, group).to(X.dtype)
 
 
-def _residual(equation: Equation, Y: Tensor, w: Tensor, S: Tensor | None) -> Tensor:
-    g = (w[..., None, None] * linalg.spectral(Y, equation.phi)).sum(-3)
+def _residual(equation: Equation, Y: Tensor, w: Tensor, S: Tensor | None, group: str) -> Tensor:
+    g = total((w[..., None, None] * linalg.spectral(Y, equation.phi)).sum(-3), group)
     return g if S is None else g - S
 
 
@@ -140,11 +150,12 @@ _SUFFICIENT = 1e-4
 
 
 @opaque("alem::solve_frechet")
-def _solve(X: Tensor, w: Tensor, name: str) -> tuple[Tensor, Tensor, Tensor]:
+def _solve(X: Tensor, w: Tensor, name: str, group: str) -> tuple[Tensor, Tensor, Tensor]:
     """R with RRᵀ the mean, and the U and Q of the Hessian there."""
     equation = EQUATIONS[name]
-    R = equation.root(equation.start(X, w))
-    at = newton(equation, R, lambda R: _evaluate(equation, R, X, w))
+    S = total((w[..., None, None] * linalg.spectral(X, equation.phi)).sum(-3), group)
+    R = equation.root(equation.start(S))
+    at = newton(equation, R, lambda R: _evaluate(equation, R, X, w, group))
     failed = ~(at.decrement2 <= at.tolerance2)
     if X.device.type == "cpu" and bool(failed.any()):
         index = worst_index(failed.to(X.dtype))
@@ -205,9 +216,9 @@ class State(NamedTuple):
     tolerance2: Tensor
 
 
-def _evaluate(equation: Equation, R: Tensor, X: Tensor, w: Tensor) -> State:
-    sums, U, Q = residual(equation, R, X, w)
-    V = newton_step(sums.g, U, Q, w)
+def _evaluate(equation: Equation, R: Tensor, X: Tensor, w: Tensor, group: str) -> State:
+    sums, U, Q = residual(equation, R, X, w, group)
+    V = newton_step(sums.g, U, Q, w, group)
     tolerance2 = tolerance(equation, R, sums.rounding2, torch.finfo(R.dtype).eps)
     return State(R, sums.g, V, U, Q, sums.objective, (sums.g * V).sum((-2, -1)), tolerance2)
 
@@ -220,21 +231,25 @@ class Residual(NamedTuple):
     rounding2: Tensor  # of all, the largest
 
 
-def residual(equation: Equation, R: Tensor, X: Tensor, w: Tensor) -> tuple[Residual, Tensor, Tensor]:
+def residual(
+    equation: Equation, R: Tensor, X: Tensor, w: Tensor, group: str = ""
+) -> tuple[Residual, Tensor, Tensor]:
     """The residual at RRᵀ, and the U and Q of the Hessian."""
     y, U = linalg.eigh(equation.whiten(R.unsqueeze(-3), X))
-    g = (w[..., None, None] * ((U * equation.phi.values(y)[..., None, :]) @ U.mT)).sum(-3)
+    g = total((w[..., None, None] * ((U * equation.phi.values(y)[..., None, :]) @ U.mT)).sum(-3), group)
     offset = equation.offset(R)
     if offset is None:
         rounding2 = _rounding2(y)
     else:
         g, rounding2 = g - torch.diag_embed(offset), _rounding2_of_roots(y, offset)
-    return Residual(g, equation.objective(y, w, R), rounding2), U, equation.curvature(y)
+    objective = total(equation.objective(y, w), group)
+    objective = objective if offset is None else objective + offset.sum(-1)
+    return Residual(g, objective, maximum(rounding2, group)), U, equation.curvature(y)
 
 
-def newton_step(g: Tensor, U: Tensor, Q: Tensor, w: Tensor) -> Tensor:
+def newton_step(g: Tensor, U: Tensor, Q: Tensor, w: Tensor, group: str = "") -> Tensor:
     """H⁻¹g, no longer than a step may be."""
-    V = torch.nan_to_num(conjugate_gradients(g, U, Q, w, _LOOSE)[0])
+    V = torch.nan_to_num(conjugate_gradients(g, U, Q, w, _LOOSE, group)[0])
     return V / (V.norm(dim=(-2, -1), keepdim=True) / _LONGEST_STEP).clamp(min=1.0)
 
 
@@ -271,17 +286,17 @@ def _where(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 
 @_solve.register_fake
-def _(X: Tensor, w: Tensor, name: str) -> tuple[Tensor, Tensor, Tensor]:
+def _(X: Tensor, w: Tensor, name: str, group: str) -> tuple[Tensor, Tensor, Tensor]:
     *batch, _, n, _ = X.shape
     return X.new_empty(*batch, n, n), X.new_empty(X.shape), X.new_empty(X.shape)
 
 
 @_solve.register_vmap
 def _(
-    info: Any, in_dims: tuple[int | None, ...], X: Tensor, w: Tensor, name: str
+    info: Any, in_dims: tuple[int | None, ...], X: Tensor, w: Tensor, name: str, group: str
 ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
     X, w = (
         a.expand(info.batch_size, *a.shape) if d is None else a.movedim(d, 0)
         for a, d in ((X, in_dims[0]), (w, in_dims[1]))
     )
-    return _solve(X, w, name), (0, 0, 0)
+    return _solve(X, w, name, group), (0, 0, 0)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from alem import linalg
+from alem.geometry.processes import total
 from alem.linalg.autograd import Function, apply, opaque
 from alem.linalg.errors import ConvergenceError
 from alem.linalg.spectral import hadamard
@@ -24,19 +25,19 @@ from alem.linalg.spectral import hadamard
 _EXACT, _OF_A_STEP = 1e-14, 1e-9
 
 
-def solve_hessian(g: Tensor, U: Tensor, Q: Tensor, w: Tensor) -> Tensor:
+def solve_hessian(g: Tensor, U: Tensor, Q: Tensor, w: Tensor, group: str = "") -> Tensor:
     """H⁻¹g `(..., n, n)` to 1e-9, differentiable in g only; the derivatives are H⁻¹ to 1e-14.
 
     ConvergenceError if not even to √eps; on an accelerator NaN.
     """
-    return apply(_InverseHessian, g, U, Q, w, _OF_A_STEP)
+    return apply(_InverseHessian, g, U, Q, w, _OF_A_STEP, group)
 
 
 _MAX_CONJUGATE_GRADIENTS = 200
 
 
 def conjugate_gradients(
-    g: Tensor, U: Tensor, Q: Tensor, w: Tensor, tolerance: float
+    g: Tensor, U: Tensor, Q: Tensor, w: Tensor, tolerance: float, group: str = ""
 ) -> tuple[Tensor, Tensor]:
     """H⁻¹g by conjugate gradients with H's diagonal as preconditioner, and the residual left.
 
@@ -46,11 +47,11 @@ def conjugate_gradients(
     weight = w[..., None, None]
     squares = U * U
     # Symmetric to the last bit, as H[V] is: what is skew in the residual would never become less.
-    diagonal = linalg.symmetrize((weight * (squares @ Q @ squares.mT)).sum(-3))
+    diagonal = linalg.symmetrize(total((weight * (squares @ Q @ squares.mT)).sum(-3), group))
     g = linalg.symmetrize(g)
 
     def hessian(V: Tensor) -> Tensor:
-        return (weight * hadamard(U, Q, V.unsqueeze(-3))).sum(-3)
+        return total((weight * hadamard(U, Q, V.unsqueeze(-3))).sum(-3), group)
 
     def inner(A: Tensor, B: Tensor) -> Tensor:
         return (A * B).sum((-2, -1), keepdim=True)
@@ -72,8 +73,8 @@ def conjugate_gradients(
 
 
 @opaque("alem::solve_frechet_hessian")
-def _solve_hessian(g: Tensor, U: Tensor, Q: Tensor, w: Tensor, tolerance: float) -> Tensor:
-    V, residual = conjugate_gradients(g, U, Q, w, tolerance)
+def _solve_hessian(g: Tensor, U: Tensor, Q: Tensor, w: Tensor, tolerance: float, group: str) -> Tensor:
+    V, residual = conjugate_gradients(g, U, Q, w, tolerance, group)
     failed = ~(residual <= torch.finfo(g.dtype).eps ** 0.5)
     wrong = failed & g.isfinite().all(-1).all(-1)  # a gradient that was NaN before stays NaN
     if g.device.type == "cpu" and bool(wrong.any()):
@@ -86,7 +87,7 @@ def _solve_hessian(g: Tensor, U: Tensor, Q: Tensor, w: Tensor, tolerance: float)
 
 
 @_solve_hessian.register_fake
-def _(g: Tensor, U: Tensor, Q: Tensor, w: Tensor, tolerance: float) -> Tensor:
+def _(g: Tensor, U: Tensor, Q: Tensor, w: Tensor, tolerance: float, group: str) -> Tensor:
     return g.new_empty(g.shape)
 
 
@@ -101,17 +102,19 @@ class _InverseHessian(Function):
     """H⁻¹ applied to symmetric matrices; linear and self-adjoint, so that its derivative is itself."""
 
     @staticmethod
-    def forward(g: Tensor, U: Tensor, Q: Tensor, w: Tensor, tolerance: float) -> Tensor:
-        return _solve_hessian(linalg.symmetrize(g), U, Q, w, tolerance)
+    def forward(g: Tensor, U: Tensor, Q: Tensor, w: Tensor, tolerance: float, group: str) -> Tensor:
+        return _solve_hessian(linalg.symmetrize(g), U, Q, w, tolerance, group)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         ctx.save_for_backward(*inputs[1:4])
         ctx.save_for_forward(*inputs[1:4])
+        ctx.group = inputs[5]
 
     @staticmethod
     def backward(ctx: Any, G: Tensor) -> tuple[Tensor | None, ...]:
-        return apply(_InverseHessian, G, *ctx.saved_tensors, _EXACT), None, None, None, None
+        found = apply(_InverseHessian, G, *ctx.saved_tensors, _EXACT, ctx.group)
+        return found, None, None, None, None, None
 
 
 class _InverseHessianWithForwardMode(_InverseHessian):
@@ -119,7 +122,7 @@ class _InverseHessianWithForwardMode(_InverseHessian):
 
     @staticmethod
     def jvp(ctx: Any, g_dot: Tensor, *_: None) -> Tensor:
-        return apply(_InverseHessian, g_dot, *ctx.saved_tensors, _EXACT)
+        return apply(_InverseHessian, g_dot, *ctx.saved_tensors, _EXACT, ctx.group)
 
 
 _InverseHessian.eager = _InverseHessianWithForwardMode

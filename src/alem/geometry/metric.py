@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from alem.geometry.blocks import Blocks, Moments
+from alem.geometry.processes import Group, gather
 from alem.linalg.errors import InvalidMatrixError, can_inspect, matrix_name, worst_index
 from alem.linalg.scalar import number_like
 
@@ -57,6 +58,13 @@ class Metric(nn.Module, ABC):
     @abstractmethod
     def tangent_vector(self, P: Tensor, v: Tensor) -> Tensor:
         """The tangent vector at P with such coordinates, the inverse of :meth:`tangent_coordinates`."""
+
+    def shared_mean(self, X: Tensor, group: Group | None) -> Tensor:
+        """The mean of the matrices X `(N, n, n)` of all processes of ``group``; of None of this one alone.
+
+        N may differ. The gradient of X is its share of that of the sum of all losses.
+        """
+        return self.mean(gather(X, group))
 
     def log_coordinates(self, P: Tensor, Q: Tensor) -> Tensor:
         """Log_P Q in the frame of :meth:`tangent_coordinates`: a vector whose length is d(P, Q)."""

@@ -80,7 +80,7 @@ class LieBN(sync.Synchronised, Constrained):
             return self.metric.unchart(self.in_coordinates(self.metric.chart(X)))
         self._require_input(X)
         points = X.reshape(-1, self.n, self.n)
-        M = self.metric.mean(sync.gather(points, self.group)) if self.training else self.running_mean
+        M = self.metric.shared_mean(points, self.group) if self.training else self.running_mean
         T = self.metric.relative(M, points)
         factor = self._factor(T.square().sum((-2, -1)), M)
         return self.metric.place(self.bias, factor * T).reshape(X.shape)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from alem.geometry.processes import Group
 from alem.linalg.errors import can_inspect
-from alem.nn.sync import Group, are_several, total
+from alem.nn.sync import are_several, total
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

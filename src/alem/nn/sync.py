@@ -8,12 +8,11 @@ size on each process, a step is that of one process with the whole batch.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, distributed, nn
 
-Group = distributed.ProcessGroup
+from alem.geometry import processes
+from alem.geometry.processes import Group, name_of, replicated
 
 
 def are_several(group: Group | None) -> bool:
@@ -23,7 +22,8 @@ def are_several(group: Group | None) -> bool:
 
 def total(x: Tensor, group: Group | None) -> Tensor:
     """The sum of x over the processes, differentiable."""
-    return _Sum.apply(x, group) if are_several(group) else x
+    name = name_of(group)
+    return replicated(processes.total(x, name), name)
 
 
 def count(n: int, group: Group | None, like: Tensor) -> Tensor:
@@ -37,18 +37,6 @@ def mean(x: Tensor, group: Group | None) -> Tensor:
     if not are_several(group):
         return x.mean(0)
     return total(x.sum(0), group) / count(len(x), group, x)
-
-
-def gather(x: Tensor, group: Group | None) -> Tensor:
-    """x `(N, ...)` of all processes one after the other, differentiable."""
-    if not are_several(group):
-        return x
-    rank = distributed.get_rank(group)
-    counts = torch.zeros(distributed.get_world_size(group), dtype=torch.long, device=x.device)
-    counts[rank] = len(x)
-    distributed.all_reduce(counts, group=group)
-    parts = [x if r == rank else x.new_zeros(n, *x.shape[1:]) for r, n in enumerate(counts.tolist())]
-    return total(torch.cat(parts), group)
 
 
 class Synchronised(nn.Module):
@@ -66,24 +54,6 @@ class Synchronised(nn.Module):
         if not self.is_synchronised or not distributed.is_initialized():
             return None
         return distributed.group.WORLD if self.process_group is None else self.process_group
-
-
-class _Sum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, group: Group) -> Tensor:
-        ctx.group = group
-        return _all_reduced(x, group)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return _all_reduced(grad, ctx.group), None
-
-
-def _all_reduced(x: Tensor, group: Group) -> Tensor:
-    total = x.clone(memory_format=torch.contiguous_format)
-    distributed.all_reduce(total, group=group)
-    return total
 
 
 def convert_sync(module: nn.Module, group: Group | None = None) -> nn.Module:

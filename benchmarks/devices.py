@@ -1,0 +1,333 @@
+"""A model of the time of a training step on 1 to 256 devices, its constants measured, and how well it holds.
+
+    python -m benchmarks.devices [--processes 1,2,4,8,16]   writes docs/results/devices.md and devices.json
+
+    T(p) = t₀ + s·b + Σ_c (α(p) + 2 (p−1)/p · V_c/β),    b matrices on each of p devices
+
+t₀ and s, the time of a step without a matrix and that of a matrix, are fitted to steps of one process with
+three sizes of batch; what is sent is counted while two processes train, call by call; α and β, the latency and
+the bandwidth of an all-reduce, are fitted to all-reduces of small and large tensors between so many processes of this
+machine, one thread each, over gloo. Then whole steps of so many processes are measured and held against the
+model. Where there is CUDA, t₀ and s are measured there too; latency and bandwidth between GPUs are then
+assumptions, which the page states.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+import alem.nn as an
+from alem import geometry, models, optim
+from alem.bench.machine import processor
+from alem.training import TrainingStep, seeded
+
+PAGE = Path(__file__).parents[1] / "docs" / "results" / "devices.md"
+DIMS, CLASSES, BATCH, EACH = (75, 30), 60, 256, 32
+ALL = tuple(2**k for k in range(9))
+ENOUGH = 1.1  # a doubling that gains less is not worth it
+# Between GPUs, not measured: eight on a board, then boards over a network. Seconds and bytes a second.
+BOARD, NETWORK = (15e-6, 300e9), (30e-6, 40e9)
+NORMS: dict[str, dict[str, Any]] = {
+    "no norm": {},
+    "ChartNorm": {"chart_norm": True, "log": "gap"},
+    "SPDNetBN": {"norm": "spdnetbn"},
+    "SPDBN": {"norm": "spdbn"},
+    "LieBN, log-Euclidean": {"norm": "liebn"},
+    "LieBN, affine-invariant": {"norm": "liebn", "metric": "aim"},
+}
+
+
+def network(norm: str, device: str = "cpu") -> nn.Module:
+    """{75, 30} with that norm."""
+    return seeded(0, lambda: models.SPDNet(DIMS, CLASSES, **NORMS[norm])).to(device)
+
+
+def batch(size: int, device: str = "cpu") -> tuple[torch.Tensor, torch.Tensor]:
+    """Matrices and labels."""
+    G = torch.Generator().manual_seed(0)
+    X = geometry.sample_wishart(size, n=DIMS[0], generator=G, dtype=torch.float64)
+    return X.to(device), (torch.arange(size) % CLASSES).to(device)
+
+
+def step_time(model: nn.Module, size: int, device: str, seconds: float = 1.0) -> float:
+    """The median of steps for about so long, those after three."""
+    step = TrainingStep(model, optim.RiemannianSGD(model, lr=1e-3), capture=False)
+    X, y = batch(size, device)
+    times: list[float] = []
+    while len(times) < 8 or (sum(times) < seconds and len(times) < 200):
+        if distributed.is_initialized():
+            distributed.barrier()
+        start = time.perf_counter()
+        step(X, y)
+        if device != "cpu":
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+        if distributed.is_initialized() and len(times) >= 12:
+            break  # all processes have to make the same number
+    return statistics.median(times[3:])
+
+
+def compute(norm: str, device: str) -> dict[str, float]:
+    """t₀ and s of one process, by least relative squares."""
+    sizes = (4, 32, 128) if device == "cpu" else (32, 128, 512)
+    times = [step_time(network(norm, device), size, device) for size in sizes]
+    A = np.array([[1 / t, b / t] for b, t in zip(sizes, times, strict=True)])
+    t0, s = np.linalg.lstsq(A, np.ones(len(sizes)), rcond=None)[0]
+    return {"t0": max(float(t0), 0.0), "s": float(s)}
+
+
+def worker(rank: int, size: int, folder: str) -> None:
+    """One of several processes; the first writes what it measured."""
+    torch.set_num_threads(1)
+    distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/meeting-{size}", rank=rank, world_size=size
+    )
+    found: dict[str, Any] = {"steps": {}, "sent": {}}
+    found["all-reduce"] = {str(n): _all_reduce(n) for n in (1, 1024, 2**17, 2**20)} if size > 1 else {}
+    for norm in NORMS:
+        model: nn.Module = network(norm)
+        if size > 1:
+            model = DistributedDataParallel(an.convert_sync(model))
+            if size == 2:
+                found["sent"][norm] = _sent(model)
+        found["steps"][norm] = step_time(model, BATCH // size, "cpu")
+    if rank == 0:
+        Path(folder, f"{size}.json").write_text(json.dumps(found))
+    distributed.destroy_process_group()
+
+
+def _all_reduce(numbers: int) -> float:
+    x = torch.zeros(numbers, dtype=torch.float64)
+    times = []
+    for _ in range(30):
+        distributed.barrier()
+        start = time.perf_counter()
+        distributed.all_reduce(x)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[5:])
+
+
+def _sent(model: DistributedDataParallel) -> list[int]:
+    """Bytes of each collective call of a step of norms, of the gradients, and of the buffers."""
+    calls: list[int] = []
+    original = distributed.all_reduce
+
+    def counted(x: torch.Tensor, *more: Any, **options: Any) -> Any:
+        calls.append(x.nbytes)
+        return original(x, *more, **options)
+
+    distributed.all_reduce = counted
+    try:
+        step = TrainingStep(model, optim.RiemannianSGD(model, lr=1e-3))
+        step(*batch(BATCH // 2))
+    finally:
+        distributed.all_reduce = original
+    buffers = sum(t.nbytes for t in model.module.buffers())
+    return [*calls, sum(p.nbytes for p in model.parameters()), *([buffers] if buffers else [])]
+
+
+def latency(measured: dict[int, dict[str, float]]) -> tuple[Callable[[int], float], str]:
+    """α(p) of all-reduces of one number: the better of two laws, through what was measured."""
+    p = np.array(sorted(measured), float)
+    t = np.array([measured[int(k)]["1"] for k in p])
+    best = None
+    for law, text in ((np.log2, "log₂ p"), (lambda q: q - 1, "(p − 1)")):
+        c = float((law(p) / t).sum() / (law(p) ** 2 / t**2).sum())
+        error = float(((c * law(p) / t - 1) ** 2).sum())
+        if best is None or error < best[0]:
+            best = error, c, law, text
+    assert best is not None
+    _, c, law, text = best
+    return (lambda q: c * float(law(q))), f"{1e6 * c:.0f} µs · {text}"
+
+
+def bandwidth(measured: dict[int, dict[str, float]]) -> float:
+    """β, from the largest tensor: the median over the numbers of processes."""
+    size = 2**20 * 8
+    return statistics.median(
+        2 * (p - 1) / p * size / max(of[str(2**20)] - of["1"], 1e-9) for p, of in measured.items()
+    )
+
+
+def predicted(
+    of: dict[str, float],
+    sent: Sequence[int],
+    p: int,
+    each: float,
+    call: Callable[[int, float], float],
+) -> float:
+    """T(p)."""
+    return of["t0"] + of["s"] * each + (sum(call(p, v) for v in sent) if p > 1 else 0.0)
+
+
+def scaled(sent: Sequence[int], norm: str, total: float) -> list[float]:
+    """What is sent with a batch of that size: matrices that are gathered grow with it."""
+    gathered = BATCH * DIMS[1] ** 2 * 8
+    return [v * total / BATCH if norm.endswith("affine-invariant") and v == gathered else v for v in sent]
+
+
+def of_gpus(p: int, volume: float) -> float:
+    """An all-reduce between p GPUs, with the constants assumed."""
+    alpha, beta = BOARD if p <= 8 else NETWORK
+    return alpha * math.log2(p) + 2 * (p - 1) / p * volume / beta
+
+
+def curve(
+    found: dict[str, Any], norm: str, kind: str, call: Callable[[int, float], float], weak: bool
+) -> list[float]:
+    """T(p) for all p; ``weak`` with a batch that grows with p."""
+    of, sent = found[kind][norm], found["sent"][norm]
+    times = []
+    for p in ALL:
+        total = EACH * p if weak else BATCH
+        times.append(predicted(of, scaled(sent, norm, total), p, total / p, call))
+    return times
+
+
+def stop(times: Sequence[float]) -> str:
+    """The number of devices from which a doubling gains less than a tenth."""
+    for p, now, doubled in zip(ALL, times, times[1:], strict=False):
+        if now / doubled < ENOUGH:
+            return str(p)
+    return f"beyond {ALL[-1]}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """In Markdown."""
+    lines = [list(head), ["---", *["---:"] * (len(head) - 1)], *map(list, rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def page(found: dict[str, Any]) -> str:
+    """The page."""
+    reduced = {int(p): of for p, of in found["all-reduce"].items()}
+    alpha, law = latency(reduced)
+    beta = bandwidth(reduced)
+    sizes = sorted(int(p) for p in found["steps"])
+
+    def call(p: int, volume: float) -> float:
+        return alpha(p) + 2 * (p - 1) / p * volume / beta
+
+    parts = [
+        "# A step on many devices\n",
+        f"SPDNet {{{', '.join(map(str, DIMS))}}} with {CLASSES} classes in float64, a step of RiemannianSGD. The "
+        "model is\n\n"
+        "    T(p) = t₀ + s·b + Σ_c (α(p) + 2 (p−1)/p · V_c/β)\n\n"
+        "with b matrices on each of p devices and a collective call c of V_c bytes for each sum over the "
+        f"processes: those of the norms, forwards and backwards, that of the gradients, and that of the buffers. "
+        f"Measured on {found['processor']}, a process with one thread for a device: α(p) = {law}, "
+        f"β = {beta / 1e9:.1f} GB/s (gloo).\n",
+        table(
+            [
+                "norm",
+                "calls",
+                "kB a step",
+                "t₀, ms",
+                "s, µs",
+                *(["t₀ GPU, ms", "s GPU, µs"] if found["cuda"] else []),
+            ],
+            [
+                [
+                    norm,
+                    str(len(found["sent"][norm])),
+                    f"{sum(found['sent'][norm]) / 1e3:.0f}",
+                    *(
+                        text
+                        for kind in ("cpu", "cuda")
+                        if found[kind]
+                        for text in (
+                            f"{1e3 * found[kind][norm]['t0']:.1f}",
+                            f"{1e6 * found[kind][norm]['s']:.0f}",
+                        )
+                    ),
+                ]
+                for norm in NORMS
+            ],
+        ),
+        f"## How well it holds\n\nMilliseconds of a step with {BATCH} matrices over p processes of this machine: "
+        "measured / by the model.\n",
+        table(
+            ["norm", *map(str, sizes)],
+            [
+                [
+                    norm,
+                    *(
+                        f"{1e3 * found['steps'][str(p)][norm]:.1f} / "
+                        f"{1e3 * predicted(found['cpu'][norm], found['sent'][norm], p, BATCH / p, call):.1f}"
+                        for p in sizes
+                    ),
+                ]
+                for norm in NORMS
+            ],
+        ),
+        f"## One batch of {BATCH}, shared by 1 to {ALL[-1]} processes\n\nMilliseconds of a step by the model, and "
+        "the number of processes from which twice as many gain less than a tenth.\n",
+        _curves(found, "cpu", call, weak=False),
+        f"## {EACH} matrices on each\n\nThe same with a batch that grows; a step that costs as much as on one "
+        "device would be perfect. Last, the share of the time that is left at most.\n",
+        _curves(found, "cpu", call, weak=True),
+    ]
+    if found["cuda"]:
+        board, net = (f"{1e6 * a:.0f} µs · log₂ p and {b / 1e9:.0f} GB/s" for a, b in (BOARD, NETWORK))
+        parts += [
+            f"## On GPUs\n\nt₀ and s measured on one {found['gpu']}. What is between GPUs is **assumed**, not "
+            f"measured: {board} among up to eight, {net} beyond. A batch of {BATCH}:\n",
+            _curves(found, "cuda", of_gpus, weak=False),
+            f"{EACH} matrices on each:\n",
+            _curves(found, "cuda", of_gpus, weak=True),
+        ]
+    parts.append("By `python -m benchmarks.devices`.")
+    return "\n".join(parts) + "\n"
+
+
+def _curves(found: dict[str, Any], kind: str, call: Callable[[int, float], float], weak: bool) -> str:
+    rows = []
+    for norm in NORMS:
+        times = curve(found, norm, kind, call, weak)
+        last = f"{100 * times[0] / times[-1]:.0f} %" if weak else stop(times)
+        rows.append([norm, *(f"{1e3 * t:.1f}" for t in times), last])
+    return table(["norm", *map(str, ALL), f"kept at {ALL[-1]}" if weak else "stops at"], rows)
+
+
+def main() -> None:
+    """Measure and write the page."""
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument("--processes", default="1,2,4,8,16")
+    parser.add_argument("--out", type=Path, default=PAGE)
+    arguments = parser.parse_args()
+    sizes = [int(p) for p in arguments.processes.split(",") if int(p) <= max(2, os.cpu_count() or 1)]
+    torch.set_num_threads(1)
+    found: dict[str, Any] = {"processor": processor(), "steps": {}, "all-reduce": {}, "cuda": {}}
+    found["cpu"] = {norm: compute(norm, "cpu") for norm in NORMS}
+    if torch.cuda.is_available():
+        found["gpu"] = torch.cuda.get_device_name()
+        found["cuda"] = {norm: compute(norm, "cuda") for norm in NORMS}
+    with tempfile.TemporaryDirectory() as folder:
+        for size in sizes:
+            torch.multiprocessing.spawn(worker, (size, folder), nprocs=size)
+            of = json.loads(Path(folder, f"{size}.json").read_text())
+            found["steps"][str(size)] = of["steps"]
+            found["sent"] = of["sent"] or found.get("sent", {})
+            if size > 1:
+                found["all-reduce"][str(size)] = of["all-reduce"]
+            print(size, of["steps"], flush=True)
+    arguments.out.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n")
+    arguments.out.write_text(page(found), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
