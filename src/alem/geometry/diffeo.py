@@ -11,16 +11,22 @@ from torch import Tensor, nn
 
 from alem import linalg
 from alem.linalg import Chain, InvalidMatrixError, SpectralMap
+from alem.linalg.precision import full_precision_methods
 
 SpectralFunction = tuple[SpectralMap, tuple[Tensor, ...]]
 
 
+@full_precision_methods
 class Diffeo(nn.Module, ABC):
     """A chart φ of the SPD matrices `(..., n, n)`.
 
     A chart states φ, its inverse and the two differentials. :meth:`jet` and :meth:`displacement` may
     be overridden where sharing work between them pays.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        full_precision_methods(cls)
 
     @abstractmethod
     def chart(self, P: Tensor) -> Tensor:

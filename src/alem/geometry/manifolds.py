@@ -20,6 +20,7 @@ from alem import linalg
 from alem.geometry.affine_invariant import AffineInvariant
 from alem.linalg.cholesky import try_cholesky
 from alem.linalg.errors import can_inspect
+from alem.linalg.precision import full_precision_methods
 
 __all__ = ["SPD", "ManifoldParameter", "Stiefel"]
 
@@ -27,6 +28,7 @@ _AIM = AffineInvariant()
 Number = float | Tensor
 
 
+@full_precision_methods
 class Stiefel(Manifold):  # type: ignore[misc]
     """Matrices W `(..., p, n)` with WWᵀ = I, or WᵀW = I if p > n, under the canonical metric.
 
@@ -124,6 +126,7 @@ class Stiefel(Manifold):  # type: ignore[misc]
         return _within("the normal part", u - self.proju(x, u), atol + rtol * float(u.abs().max()))
 
 
+@full_precision_methods
 class SPD(Manifold):  # type: ignore[misc]
     """Symmetric positive definite matrices P `(..., n, n)` under the affine-invariant metric.
 

@@ -12,21 +12,28 @@ from torch import Tensor, nn
 from alem.geometry.blocks import Blocks, Moments
 from alem.geometry.processes import Group, gather
 from alem.linalg.errors import InvalidMatrixError, can_inspect, matrix_name, worst_index
+from alem.linalg.precision import full_precision_methods
 from alem.linalg.scalar import number_like
 
 
+@full_precision_methods
 class Metric(nn.Module, ABC):
     """A Riemannian metric on the symmetric positive definite matrices.
 
     Points P, Q, X are SPD matrices and tangent vectors V, W symmetric ones, `(..., n, n)`; leading
     dimensions broadcast, dtype and device are kept, everything is differentiable. A geometry states
     ``inner``, ``exp``, ``log``, ``transport``, ``mean`` and an orthonormal frame; the rest
-    follows. It is a module because its parameters, if it has any, can be learned.
+    follows. It is a module because its parameters, if it has any, can be learned. Its public methods, and
+    those of every subclass, compute with all digits of their arguments also within autocast.
     """
 
     is_flat: bool = False
     is_complete: bool = True  # whether every geodesic goes on forever, so that exp is onto
     has_group: bool = False  # whether compose, invert, scale, relative and place exist
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        full_precision_methods(cls)
 
     @abstractmethod
     def inner(self, P: Tensor, V: Tensor, W: Tensor) -> Tensor:

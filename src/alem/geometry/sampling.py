@@ -7,6 +7,7 @@ from torch import Tensor
 
 from alem import linalg
 from alem.geometry.pullback import PullbackMetric
+from alem.linalg.precision import product
 
 
 def sample_wishart(
@@ -33,7 +34,7 @@ def sample_wishart(
             )
         dtype, device = scale.dtype, scale.device
     G = torch.randn(*size, n, dof, generator=generator, dtype=dtype, device=device)
-    W = G @ G.mT / dof
+    W = product(G, G.mT) / dof
     return linalg.symmetrize(W if scale is None else linalg.unwhiten(linalg.cholesky(scale), W))
 
 

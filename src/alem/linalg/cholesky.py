@@ -23,9 +23,11 @@ from alem.linalg.errors import (
     require_square,
     worst_index,
 )
+from alem.linalg.precision import full_precision
 from alem.linalg.vectorize import symmetrize
 
 
+@full_precision
 def cholesky(X: Tensor) -> Tensor:
     """The lower-triangular L with a positive diagonal and ``LLᵀ = X``, of ``(..., n, n)``.
 
@@ -57,6 +59,7 @@ def try_cholesky(X: Tensor) -> tuple[Tensor, Tensor]:
     return L, info
 
 
+@full_precision
 def is_positive_definite(X: Tensor) -> Tensor:
     """Whether ``(X + Xᵀ)/2`` has a finite Cholesky factor, the cheapest certificate there is.
 
@@ -80,6 +83,7 @@ def exceeds(X: Tensor, minimum: float) -> Tensor:
     return _is_factor(*torch.linalg.cholesky_ex(lowered))
 
 
+@full_precision
 def is_well_inside(X: Tensor) -> Tensor:
     """Whether a Cholesky factor proves all eigenvalues to be above n·eps·tr X, rounding of the largest.
 
@@ -95,6 +99,7 @@ def is_well_inside(X: Tensor) -> Tensor:
     return exceeds(lowered, 0.0) & (trace > 0)
 
 
+@full_precision
 def cholesky_log(X: Tensor) -> Tensor:
     """The log-Cholesky chart ``⌊L⌋ + diag(ln L_ii)`` of ``X = LLᵀ``, lower triangular.
 
@@ -104,6 +109,7 @@ def cholesky_log(X: Tensor) -> Tensor:
     return _with_diagonal(L, _diagonal(L).log())
 
 
+@full_precision
 def cholesky_exp(Z: Tensor) -> Tensor:
     """The inverse of ``cholesky_log``: ``LLᵀ`` with ``L = ⌊Z⌋ + diag(exp Z_ii)``.
 
@@ -114,6 +120,7 @@ def cholesky_exp(Z: Tensor) -> Tensor:
     return symmetrize(L @ L.mT)
 
 
+@full_precision
 def cholesky_pushforward(L: Tensor, V: Tensor) -> Tensor:
     """The differential of ``X ↦ L`` at ``X = LLᵀ`` along symmetric V: ``L (L⁻¹ V L⁻ᵀ)_½``.
 
@@ -122,6 +129,7 @@ def cholesky_pushforward(L: Tensor, V: Tensor) -> Tensor:
     return L @ _lower_half(whiten(L, V))
 
 
+@full_precision
 def cholesky_pullback(L: Tensor, W: Tensor) -> Tensor:
     """The inverse of ``cholesky_pushforward``: ``W Lᵀ + L Wᵀ`` for lower-triangular W.
 
@@ -131,6 +139,7 @@ def cholesky_pullback(L: Tensor, W: Tensor) -> Tensor:
     return WL + WL.mT
 
 
+@full_precision
 def cholesky_log_pushforward(X: Tensor, V: Tensor) -> Tensor:
     """The differential of ``cholesky_log`` at X along symmetric V: ``⌊dL⌋ + diag(dL_ii / L_ii)``.
 
@@ -142,6 +151,7 @@ def cholesky_log_pushforward(X: Tensor, V: Tensor) -> Tensor:
     return _with_diagonal(L @ half, _diagonal(half))
 
 
+@full_precision
 def cholesky_exp_pushforward(Z: Tensor, W: Tensor) -> Tensor:
     """The differential of ``cholesky_exp`` at Z along lower-triangular W: ``dL Lᵀ + L dLᵀ``.
 
@@ -154,6 +164,7 @@ def cholesky_exp_pushforward(Z: Tensor, W: Tensor) -> Tensor:
     return cholesky_pullback(L, _with_diagonal(W, _diagonal(W) * diagonal))
 
 
+@full_precision
 def whiten(L: Tensor, Q: Tensor) -> Tensor:
     """``L⁻¹ Q L⁻ᵀ`` of symmetric Q, by two triangular solves: I where ``Q = LLᵀ``.
 
@@ -174,6 +185,7 @@ def _solve_rows(L: Tensor, Q: Tensor) -> Tensor:
     return rows.unflatten(-2, Q.shape[-3:-1])
 
 
+@full_precision
 def unwhiten(L: Tensor, Y: Tensor) -> Tensor:
     """``L Y Lᵀ`` of symmetric Y, the inverse of ``whiten``.
 

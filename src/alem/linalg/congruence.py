@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from alem.linalg.autograd import Function, apply
+from alem.linalg.precision import HALVES, product_dtype
 from alem.linalg.vectorize import symmetrize
 
 
@@ -16,15 +17,20 @@ def congruence(W: Tensor, X: Tensor) -> Tensor:
 
     Shapes: `(m, n)` and `(..., n, n)` to `(..., m, m)`. The gradient of W needs WX alone, which is kept: a
     product of n×n matrices less than by automatic differentiation. It is right for symmetric X only.
+
+    Within autocast the products, those of the derivatives too, are made in its dtype, and the result is in
+    float32: the one function here that autocast lowers.
     """
-    return apply(_Congruence, W, X)[0]
+    dtype = product_dtype(X)
+    return apply(_Congruence, W.to(dtype), X.to(dtype))[0]
 
 
 class _Congruence(Function):
     @staticmethod
     def forward(W: Tensor, X: Tensor) -> tuple[Tensor, Tensor]:
         WX = torch.matmul(W.expand(*X.shape[:-2], *W.shape), X)
-        return symmetrize(WX @ W.mT), WX
+        Y = WX @ W.mT
+        return symmetrize(Y.float() if Y.dtype in HALVES else Y), WX
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor]) -> None:
@@ -41,7 +47,7 @@ class _Congruence(Function):
         if torch.is_grad_enabled():  # to be differentiated again, through all it depends on
             WX = W @ X
         W_grad = X_grad = None
-        G = symmetrize(G)
+        G = symmetrize(G).to(W.dtype)
         if ctx.needs_input_grad[0]:  # 2 Σ GWX over the batch, as one product
             W_grad = 2 * (G.flatten(0, -2).mT @ WX.flatten(0, -2))
         if ctx.needs_input_grad[1]:

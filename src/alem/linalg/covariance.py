@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from alem.linalg.errors import InvalidMatrixError, can_inspect, matrix_name, require_square, worst_index
+from alem.linalg.precision import full_precision
 from alem.linalg.scalar import number_like
 from alem.linalg.vectorize import symmetrize
 
 
+@full_precision
 def covariance(
     x: Tensor,
     shrinkage: float | str | None = None,
@@ -53,6 +55,7 @@ def require_estimator(shrinkage: float | str | None, loading: float) -> None:
         raise ValueError(f"shrinkage must lie in [0, 1], got {shrinkage}")
 
 
+@full_precision
 def shrink(C: Tensor, coefficient: float | Tensor) -> Tensor:
     """``(1−s) C + s (tr C/p) I``: towards the multiple of the identity with the same trace.
 
@@ -63,6 +66,7 @@ def shrink(C: Tensor, coefficient: float | Tensor) -> Tensor:
     return (1 - s)[..., None, None] * C + _scaled_identity(s * _trace(C) / C.shape[-1], C)
 
 
+@full_precision
 def ledoit_wolf_shrinkage(x: Tensor, assume_centered: bool = False) -> Tensor:
     """The coefficient ``min(β, δ)/δ`` of Ledoit and Wolf (2004), 0 where δ = 0.
 
@@ -76,6 +80,7 @@ def ledoit_wolf_shrinkage(x: Tensor, assume_centered: bool = False) -> Tensor:
     return _ledoit_wolf(*_centred_moment(x, assume_centered))
 
 
+@full_precision
 def oas_shrinkage(x: Tensor, assume_centered: bool = False) -> Tensor:
     """The oracle approximating coefficient ``min(1, (tr C² + tr² C)/((T+1)(tr C² − tr² C/p)))``.
 

@@ -20,8 +20,10 @@ from torch.autograd import forward_ad
 from alem.linalg import cusolver, failures, native
 from alem.linalg.autograd import Function, apply, opaque
 from alem.linalg.errors import InvalidMatrixError, matrix_name, require_finite
+from alem.linalg.precision import full_precision
 
 
+@full_precision
 def eigh(X: Tensor) -> tuple[Tensor, Tensor]:
     """Eigenvalues in ascending order `(..., n)` and orthonormal eigenvectors `(..., n, n)`.
 
@@ -33,6 +35,7 @@ def eigh(X: Tensor) -> tuple[Tensor, Tensor]:
     return apply(_Eigh, X) if _may_be_differentiated(X) else decompose(X, True)
 
 
+@full_precision
 def eigvalsh(X: Tensor) -> Tensor:
     """Eigenvalues of symmetric matrices, ascending, `(..., n)`; as :func:`eigh` otherwise."""
     return apply(_Eigh, X)[0] if _may_be_differentiated(X) else decompose(X, False)[0]

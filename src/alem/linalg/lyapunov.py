@@ -21,10 +21,12 @@ from torch import Tensor
 from alem.linalg.autograd import Function, apply
 from alem.linalg.eigh import eigh
 from alem.linalg.errors import can_inspect, require_positive, require_square
+from alem.linalg.precision import full_precision
 from alem.linalg.spectral import rotate
 from alem.linalg.vectorize import symmetrize
 
 
+@full_precision
 def lyapunov(P: Tensor, C: Tensor, frame: tuple[Tensor, Tensor] | None = None) -> Tensor:
     """The X with PX + XP = C, for symmetric positive definite P and any C.
 

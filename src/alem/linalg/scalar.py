@@ -11,6 +11,7 @@ from torch import Tensor
 from alem.linalg import divided
 from alem.linalg.cholesky import exceeds
 from alem.linalg.errors import can_inspect, require_square
+from alem.linalg.precision import full_precision
 from alem.linalg.spectral import spectral
 from alem.linalg.spectral_map import ScalarMap, Stage
 from alem.linalg.vectorize import symmetrize
@@ -235,6 +236,7 @@ def inverse_sqrt(X: Tensor) -> Tensor:
     return spectral(X, INVERSE_SQRT)
 
 
+@full_precision
 def power(X: Tensor, p: float | Tensor) -> Tensor:
     """Xᵖ for positive definite X `(..., n, n)`; p a number or a tensor that broadcasts against `(...)`."""
     p = number_like(p, X)
@@ -242,6 +244,7 @@ def power(X: Tensor, p: float | Tensor) -> Tensor:
     return spectral(X.expand(*shape, *X.shape[-2:]), POWER, p)
 
 
+@full_precision
 def clamp(X: Tensor, minimum: float) -> Tensor:
     """Raise every eigenvalue below ``minimum`` to it.
 

@@ -31,10 +31,12 @@ from alem.linalg import native
 from alem.linalg.autograd import Function, apply, last_derivatives, zeros_for_none
 from alem.linalg.eigh import decompose
 from alem.linalg.errors import can_inspect, require_positive, require_square
+from alem.linalg.precision import full_precision
 from alem.linalg.spectral_map import SpectralMap, differences
 from alem.linalg.vectorize import symmetrize
 
 
+@full_precision
 def spectral(X: Tensor, phi: SpectralMap, *parameters: Tensor) -> Tensor:
     """F(X) = U diag(φ(λ)) Uᵀ for symmetric X `(..., n, n)`; X is symmetrised first."""
     require_square(X)
@@ -66,6 +68,7 @@ def displacement(X: Tensor, Y: Tensor, phi: SpectralMap, *parameters: Tensor) ->
     return _with_derivative(X, Y, phi, parameters, "solve", relative=True)[1]
 
 
+@full_precision
 def _with_derivative(
     X: Tensor,
     V: Tensor,

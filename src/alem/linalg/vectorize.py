@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from alem.linalg.errors import InvalidMatrixError, require_square
+from alem.linalg.precision import takes_half
 
 SQRT2 = math.sqrt(2.0)
 
@@ -45,6 +46,7 @@ def matrix_dim(m: int) -> int:
     return n
 
 
+@takes_half
 def vech(X: Tensor) -> Tensor:
     """Symmetric matrices as vectors, isometrically: ``⟨vech X, vech Y⟩ = tr(XY)``.
 
@@ -55,6 +57,7 @@ def vech(X: Tensor) -> Tensor:
     return v * _vech_scale(X.shape[-1], v)
 
 
+@takes_half
 def unvech(v: Tensor) -> Tensor:
     """The inverse of ``vech``: ``(..., n(n+1)/2)`` to symmetric ``(..., n, n)``."""
     n = matrix_dim(v.shape[-1])
@@ -64,6 +67,7 @@ def unvech(v: Tensor) -> Tensor:
     return _take(v / _vech_scale(n, v), index).reshape(*v.shape[:-1], n, n)
 
 
+@takes_half
 def vec_tril(Z: Tensor) -> Tensor:
     """The lower triangle as it is, ``(..., n, n)`` to ``(..., n(n+1)/2)``.
 
@@ -75,6 +79,7 @@ def vec_tril(Z: Tensor) -> Tensor:
     return _take(Z.flatten(-2), n * i + j)
 
 
+@takes_half
 def unvec_tril(v: Tensor) -> Tensor:
     """The inverse of ``vec_tril``: ``(..., n(n+1)/2)`` to lower triangular ``(..., n, n)``."""
     n = matrix_dim(v.shape[-1])
@@ -84,6 +89,7 @@ def unvec_tril(v: Tensor) -> Tensor:
     return _take(v, index.flatten()).reshape(*v.shape[:-1], n, n).tril()
 
 
+@takes_half
 def tril_to_sym(Z: Tensor) -> Tensor:
     """Lower-triangular to symmetric, isometrically: ``X_ii = Z_ii``, ``X_ij = X_ji = Z_ij/√2``.
 
@@ -94,6 +100,7 @@ def tril_to_sym(Z: Tensor) -> Tensor:
     return lower + lower.mT + torch.diag_embed(Z.diagonal(dim1=-2, dim2=-1))
 
 
+@takes_half
 def sym_to_tril(X: Tensor) -> Tensor:
     """The inverse of ``tril_to_sym``: ``Z_ii = X_ii``, ``Z_ij = √2 X_ij`` for i > j, else 0."""
     require_square(X)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from alem.geometry import Constrained, Metric, PullbackMetric, spd_parameter
 from alem.linalg.errors import InvalidMatrixError, can_inspect
+from alem.linalg.precision import takes_half
 from alem.nn import sync
 from alem.nn.fuse import Chart, Stage, Unchart
 from alem.nn.inputs import (
@@ -75,6 +76,7 @@ class LieBN(sync.Synchronised, Constrained):
     def extra_repr(self) -> str:
         return f"n={self.n}, momentum={self.momentum}, eps={self.eps}"
 
+    @takes_half
     def forward(self, X: Tensor) -> Tensor:
         if isinstance(self.metric, PullbackMetric):
             return self.metric.unchart(self.in_coordinates(self.metric.chart(X)))

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from alem import linalg
 from alem.geometry import Constrained, stiefel_parameter
+from alem.linalg.precision import product, takes_half
 from alem.nn.inputs import require_matrices
 
 
@@ -19,7 +20,9 @@ class BiMap(Constrained):
     and distances, means and products under the Log-Euclidean metric are kept.
 
     W starts at eigenvectors of VVᵀ for its largest eigenvalues, V uniform in [0, 1), as in the code of
-    Brooks et al. 2019. (Huang, Van Gool 2017, "A Riemannian network for SPD matrix learning".)
+    Brooks et al. 2019. Within autocast the products, and they alone, are made in its dtype; the output is
+    in float32 and its small eigenvalues, below 2⁻⁸ of the largest in bfloat16, are noise, which may be
+    negative: follow with ReEig. (Huang, Van Gool 2017, "A Riemannian network for SPD matrix learning".)
     """
 
     def __init__(
@@ -35,16 +38,17 @@ class BiMap(Constrained):
         self.n_in, self.n_out = n_in, n_out
         small, large = sorted((n_in, n_out))
         V = torch.rand(large, large, device=device, dtype=dtype)
-        W = linalg.eigh(V @ V.mT)[1][:, -small:].flip(-1)
+        W = linalg.eigh(product(V, V.mT))[1][:, -small:].flip(-1)
         self.weight = stiefel_parameter((W.mT if n_out <= n_in else W).contiguous())
 
     def extra_repr(self) -> str:
         return f"n_in={self.n_in}, n_out={self.n_out}"
 
+    @takes_half
     def forward(self, X: Tensor) -> Tensor:
         require_matrices("BiMap", X, self.n_in, self.weight)
         Y = linalg.congruence(self.weight, X)
         if self.n_out <= self.n_in:
             return Y
-        rest = torch.eye(self.n_out, dtype=X.dtype, device=X.device) - self.weight @ self.weight.mT
+        rest = torch.eye(self.n_out, dtype=Y.dtype, device=X.device) - product(self.weight, self.weight.mT)
         return Y + linalg.symmetrize(rest)

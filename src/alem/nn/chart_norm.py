@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from alem import linalg
 from alem.geometry import Metric, PullbackMetric
 from alem.linalg.errors import InvalidMatrixError, can_inspect, matrix_name, worst_index
+from alem.linalg.precision import takes_half
 from alem.nn import sync
 from alem.nn.fuse import Chart, Stage, Unchart
 from alem.nn.inputs import (
@@ -63,6 +64,7 @@ class CoordinateNorm(sync.Synchronised):
     def extra_repr(self) -> str:
         return f"{self.features}, momentum={self.momentum}, eps={self.eps}, affine={self.affine}"
 
+    @takes_half
     def forward(self, x: Tensor) -> Tensor:
         self._require_input(x)
         return self._normalize(x)
@@ -183,6 +185,7 @@ class ChartNorm(CoordinateNorm):
     def extra_repr(self) -> str:
         return f"n={self.n}, momentum={self.momentum}, eps={self.eps}, affine={self.affine}"
 
+    @takes_half
     def forward(self, X: Tensor) -> Tensor:
         if self.metric is None:
             return self.in_coordinates(X)

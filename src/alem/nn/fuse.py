@@ -20,6 +20,7 @@ from alem import linalg
 from alem.geometry import Diffeo, RankLog, SpectralChart
 from alem.geometry.diffeo import SpectralFunction, require_size
 from alem.linalg import Chain
+from alem.linalg.precision import full_precision
 
 Stage = Callable[..., Tensor]
 
@@ -68,6 +69,7 @@ class Spectral:
     n: int | None = None
     look: Callable[[Tensor], None] | None = None
 
+    @full_precision
     def __call__(self, X: Tensor) -> Tensor:
         require_size(X, self.n)
         if self.look is not None:

@@ -15,6 +15,7 @@ from alem import linalg
 from alem.geometry import AffineInvariant, Constrained, spd_parameter
 from alem.linalg.autograd import opaque
 from alem.linalg.errors import can_inspect, require_finite, require_positive
+from alem.linalg.precision import full_precision, product, takes_half
 from alem.nn.domains import Domains
 from alem.nn.inputs import require_count, require_eps, require_matrices, require_momentum, require_some
 from alem.nn.sync import Synchronised
@@ -92,13 +93,14 @@ class SPDNetBN(_KarcherNorm):
         super().__init__(n, momentum, karcher_steps, device, dtype)
         self.register_buffer("running_mean", torch.eye(n, device=device, dtype=dtype))
 
+    @takes_half
     def forward(self, X: Tensor) -> Tensor:
         flat = self._flatten(X)
         if not self.training and can_inspect(X):
             linalg.cholesky(X.detach())  # nothing below decomposes X: this names what is not SPD
         training = self.training
         B = self._batch_mean(flat, Domains.one(flat, self.group))[0] if training else self.running_mean
-        root = linalg.sqrt(self.bias) @ linalg.inverse_sqrt(B)
+        root = product(linalg.sqrt(self.bias), linalg.inverse_sqrt(B))
         if self.training:
             with torch.no_grad():
                 self.running_mean.copy_(_AIM.geodesic(self.running_mean, B, self._momentum_like(B)))
@@ -179,6 +181,7 @@ class SPDBN(_KarcherNorm):
         # With K = 1 nothing is ever left, and 0/1 stands for 0/0.
         return 1 - self.final_momentum ** (left / max(self.warmup - 1, 1)) + self.final_momentum
 
+    @takes_half
     def forward(self, X: Tensor, domain: Tensor | ArrayLike | None = None) -> Tensor:
         flat = self._flatten(X)
         group = self.group if self.training else None
@@ -241,6 +244,7 @@ def _snapshot(x: Tensor) -> Tensor:
 _snapshot.register_fake(torch.empty_like)
 
 
+@full_precision
 def _inverse(L: Tensor) -> Tensor:
     """L⁻¹ of a lower-triangular L `(..., n, n)`: once for each domain, where solving is for each matrix."""
     eye = torch.eye(L.shape[-1], dtype=L.dtype, device=L.device)

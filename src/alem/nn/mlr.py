@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from alem import linalg
 from alem.geometry import Constrained, Metric, PullbackMetric, check_spd, spd_parameter
 from alem.linalg.errors import InvalidMatrixError, require_finite, require_symmetric
+from alem.linalg.precision import full_precision, takes_half
 from alem.nn.fuse import Chart, Stage
 from alem.nn.inputs import require_count, require_matrices, require_metric
 
@@ -59,6 +60,7 @@ class GyroMLR(Constrained):
     def extra_repr(self) -> str:
         return f"n={self.n}, n_classes={self.n_classes}"
 
+    @takes_half
     def forward(self, S: Tensor) -> Tensor:
         if isinstance(self.metric, PullbackMetric):
             return self.in_coordinates(self.metric.chart(S))
@@ -73,7 +75,7 @@ class GyroMLR(Constrained):
         assert isinstance(metric, PullbackMetric)
         require_matrices("GyroMLR", Y, self.n, self.weight)
         coordinates = metric.diffeo.vector(metric.inner_product.isometry(Y))
-        return nn.functional.linear(coordinates, self.weight, self.bias)
+        return _linear(coordinates, self.weight, self.bias)
 
     def fusable_stages(self) -> list[Stage]:
         if not isinstance(self.metric, PullbackMetric):
@@ -115,6 +117,9 @@ class GyroMLR(Constrained):
         require_finite(A)
         require_symmetric(A)
         return linalg.symmetrize(P), linalg.symmetrize(A)
+
+
+_linear = full_precision(nn.functional.linear)
 
 
 def _identity_like(P: Tensor) -> Tensor:

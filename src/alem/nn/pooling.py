@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from alem import linalg
 from alem.linalg.covariance import require_estimator
 from alem.linalg.errors import InvalidMatrixError, can_inspect, matrix_name, require_square, worst_index
+from alem.linalg.precision import takes_half
 
 
 class CovPool(nn.Module):
@@ -39,6 +40,7 @@ class CovPool(nn.Module):
 class TraceNorm(nn.Module):
     """n S / tr S: each matrix `(..., n, n)` scaled to a mean eigenvalue of one."""
 
+    @takes_half
     def forward(self, X: Tensor) -> Tensor:
         require_square(X)
         mean = X.diagonal(dim1=-2, dim2=-1).mean(-1)

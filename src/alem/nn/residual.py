@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
 from alem import linalg
 from alem.geometry import Constrained, Metric, stiefel_parameter
+from alem.linalg.precision import full_precision, takes_half
 from alem.nn.chart_norm import CoordinateNorm
 from alem.nn.inputs import require_matrices, require_metric
 
@@ -30,9 +33,18 @@ class SpectrumResponse(nn.Module):
 
     def forward(self, spectrum: Tensor) -> Tensor:
         x = spectrum.reshape(-1, 1, spectrum.shape[-1])
-        for convolution, norm in zip(self.convolutions, self.norms, strict=False):
-            x = nn.functional.leaky_relu(norm(convolution(x).mT).mT)
-        return self.convolutions[-1](x).reshape(spectrum.shape)
+        *inner, last = cast("list[nn.Conv1d]", list(self.convolutions))
+        for convolution, norm in zip(inner, self.norms, strict=True):
+            x = nn.functional.leaky_relu(norm(_convolved(x, convolution).mT).mT)
+        return _convolved(x, last).reshape(spectrum.shape)
+
+
+def _convolved(x: Tensor, convolution: nn.Conv1d) -> Tensor:
+    """``convolution(x)`` with all digits, being part of a geometric layer."""
+    return _conv1d(x, convolution.weight, convolution.bias, padding=convolution.kernel_size[0] // 2)
+
+
+_conv1d = full_precision(nn.functional.conv1d)
 
 
 class RResBlock(Constrained):
@@ -77,12 +89,14 @@ class RResBlock(Constrained):
     def extra_repr(self) -> str:
         return f"n={self.n}, limit={self.limit}"
 
+    @takes_half
     def field(self, S: Tensor) -> Tensor:
         """ℓ(S), a tangent vector at S."""
         require_matrices("RResBlock", S, self.n, self.frame)
         response = self.response(linalg.eigvalsh(linalg.symmetrize(S)))
         return linalg.unwhiten(self.frame, torch.diag_embed(response))
 
+    @takes_half
     def forward(self, S: Tensor) -> Tensor:
         V = self.field(S)
         return self.metric.exp(S, V) if self.limit is None else self.metric.bounded_exp(S, V, self.limit)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from alem import linalg
+from alem.linalg.precision import takes_half
 
 
 class Vec(nn.Module):
     """All n² entries of a matrix: `(..., n, n)` to `(..., n²)`."""
 
+    @takes_half
     def forward(self, X: Tensor) -> Tensor:
         return X.flatten(-2)
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from alem import linalg
 from alem.geometry import check_spd
+from alem.linalg.precision import takes_half
 from alem.nn.inputs import require_count, require_matrices
 
 
@@ -47,6 +48,7 @@ class Whiten(nn.Module):
             raise ValueError("Whiten needs a matrix at least to take the mean of, got none")
         self.root.copy_(linalg.inverse_sqrt(check_spd(linalg.symmetrize(total / count))))
 
+    @takes_half
     def forward(self, X: Tensor) -> Tensor:
         require_matrices("Whiten", X, self.n, self.root)
-        return linalg.congruence(self.root, X)
+        return linalg.unwhiten(self.root, X)

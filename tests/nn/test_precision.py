@@ -1,0 +1,155 @@
+"""Within autocast every layer computes what it does without, but for the products of BiMap."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from alem import linalg
+from alem import nn as ann
+from alem.linalg import native
+from alem.testing.comparing import functionals
+from tests.geometry.conftest import spd
+
+from .conftest import LAYERS
+
+HALF = torch.bfloat16
+LOWERED = ("BiMap/", "Fused")  # products of BiMap, and of the linear layer in the run
+FULL = [name for name in LAYERS if not name.startswith(LOWERED)]
+pytestmark = pytest.mark.filterwarnings("ignore::alem.geometry.NotADiffeomorphismWarning")
+
+
+def everything(layer: str, X: Tensor, autocast: bool, inside: bool) -> dict[str, Tensor]:
+    """Of a forward pass in float32: output, buffers, and gradients, those taken inside of the region or not."""
+    case = LAYERS[layer]
+    module = case.build(training=True).float()
+    X = X.detach().requires_grad_()
+    parameters = dict(module.named_parameters())
+    with torch.autocast("cpu", HALF, enabled=autocast):
+        Y = case.run(module, X)
+        loss = functionals(Y.double(), 1).sum()
+        if inside:
+            grads = torch.autograd.grad(loss, [X, *parameters.values()])
+    if not inside:
+        grads = torch.autograd.grad(loss, [X, *parameters.values()])
+    buffers = {f"buffer {name}": b for name, b in module.named_buffers()}
+    return {"output": Y, "input": grads[0], **dict(zip(parameters, grads[1:], strict=True)), **buffers}
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("layer", FULL)
+def test_autocast_changes_no_bit(layer: str, inside: bool) -> None:
+    X = LAYERS[layer].X.float()
+    expected, found = (everything(layer, X, autocast, inside) for autocast in (False, True))
+    for name, value in expected.items():
+        assert found[name].dtype == value.dtype, name
+        assert torch.equal(found[name], value), name
+
+
+@pytest.mark.parametrize("layer", FULL)
+def test_half_precision_is_taken_up(layer: str) -> None:
+    case = LAYERS[layer]
+    X = linalg.symmetrize(case.X.to(HALF).float()) if case.symmetric else case.X.to(HALF).float()
+    X = X.to(HALF)
+    module, same = (case.build(training=True).float() for _ in range(2))
+    with torch.autocast("cpu", HALF):
+        found = case.run(module, X)
+    assert found.dtype == torch.float32
+    assert torch.equal(found, case.run(same, X.float()))
+
+
+@pytest.mark.parametrize("layer", ["ReEig", "LogEig", "LieBN/lem", "SPDNetBN", "TraceNorm", "Vech"])
+def test_half_precision_is_an_error_elsewhere(layer: str) -> None:
+    case = LAYERS[layer]
+    with pytest.raises(linalg.InvalidMatrixError, match="float32"):
+        case.build(training=True).float()(case.X.to(HALF))
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_bimap_multiplies_in_half_precision_and_returns_symmetric_single(kind: torch.dtype) -> None:
+    torch.manual_seed(0)
+    layer, X = ann.BiMap(8, 5), spd(6, n=8).float()
+    exact, reached = layer(X).detach(), []
+    for inside in (True, False):
+        layer.zero_grad()
+        with torch.autocast("cpu", kind):
+            Y = layer(X)
+            if inside:
+                Y.square().sum().backward()
+        if not inside:
+            Y.square().sum().backward()
+        reached.append(layer.weight.grad.clone())
+    assert Y.dtype == torch.float32
+    assert torch.equal(Y, Y.mT)
+    eps = torch.finfo(kind).eps
+    assert eps / 100 < float((Y.detach() - exact).abs().max() / exact.abs().max()) < 4 * eps
+    layer.zero_grad()
+    layer(X).square().sum().backward()
+    assert torch.equal(*reached)
+    off = (reached[0] - layer.weight.grad).abs().max() / layer.weight.grad.abs().max()
+    assert eps / 100 < float(off) < 8 * eps
+
+
+def test_double_precision_is_not_lowered() -> None:
+    layer, X = ann.BiMap(8, 5).double(), spd(6, n=8)
+    with torch.autocast("cpu", HALF):
+        found = layer(X)
+    assert torch.equal(found, layer(X))
+
+
+class Watched:
+    """The functions that decompose or solve, with what they were given and whether autocast was on."""
+
+    TORCH = ("eigh", "eigvalsh", "cholesky", "cholesky_ex", "qr", "svd", "solve", "solve_triangular")
+    NATIVE = ("eigh", "exceeds", "function", "derivative", "hadamard")
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[tuple[str, bool, bool]] = []
+        for module, names in ((torch.linalg, self.TORCH), (native, self.NATIVE)):
+            for name in names:
+                monkeypatch.setattr(module, name, self.watching(name, getattr(module, name)))
+
+    def watching(self, name: str, function: object) -> object:
+        def watched(*args: object, **kwargs: object) -> object:
+            half = any(isinstance(a, Tensor) and a.dtype in (torch.bfloat16, torch.float16) for a in args)
+            self.calls.append((name, half, torch.is_autocast_enabled("cpu")))
+            return function(*args, **kwargs)  # type: ignore[operator]
+
+        return watched
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    return Watched(monkeypatch)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_nothing_is_decomposed_in_half_precision_or_within_autocast(layer: str, watched: Watched) -> None:
+    case = LAYERS[layer]
+    module = case.build(training=True).float()
+    watched.calls.clear()
+    with torch.autocast("cpu", HALF):
+        Y = case.run(module, case.X.float().requires_grad_())
+        functionals(Y.double(), 1).sum().backward()
+    if not layer.startswith(
+        ("BiMap", "ChartNorm", "CoordinateNorm", "CovPool", "TraceNorm", "Whiten", "Vec")
+    ):
+        assert watched.calls
+    assert not [name for name, half, autocast in watched.calls if half or autocast]
+
+
+class Multiplied(nn.Module):
+    """A layer of a user's own, with a plain product, between two of the library."""
+
+    def forward(self, X: Tensor) -> Tensor:
+        return X @ X.mT
+
+
+def test_what_is_not_ours_is_lowered_as_torch_does() -> None:
+    net = nn.Sequential(ann.ReEig(0.3), Multiplied(), ann.LogEig())
+    X = spd(4, n=3).float()
+    with torch.autocast("cpu", HALF):
+        product = net[:2](X)
+        assert product.dtype == HALF
+        assert net(X).dtype == torch.float32
