@@ -1,4 +1,4 @@
-"""Within autocast every metric computes what it does without: operations, derivatives, transforms, graphs."""
+"""Within autocast every metric computes what it does without: values, derivatives, transforms, graphs."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::alem.geometry.NotADiffeomorphis
 
 
 def everything(layer: str, X: Tensor, autocast: bool, inside: bool) -> dict[str, Tensor]:
-    """Of a forward pass in float32: output, buffers, and gradients, those taken inside of the region or not."""
+    """Of a forward pass in float32: output, buffers, and gradients, taken inside of the region or not."""
     case = LAYERS[layer]
     module = case.build(training=True).float()
     X = X.detach().requires_grad_()

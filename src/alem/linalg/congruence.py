@@ -22,7 +22,9 @@ def congruence(W: Tensor, X: Tensor) -> Tensor:
     float32: the one function here that autocast lowers.
     """
     dtype = product_dtype(X)
-    return apply(_Congruence, W.to(dtype), X.to(dtype))[0]
+    if dtype != X.dtype:
+        W, X = W.to(dtype), X.to(dtype)
+    return apply(_Congruence, W, X)[0]
 
 
 class _Congruence(Function):

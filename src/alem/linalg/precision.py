@@ -25,6 +25,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Class = TypeVar("Class", bound=type)
 
+# As a name of this module: a look at each door is most of what one costs where nothing is lowered.
+is_any_autocast = torch._C._is_any_autocast_enabled
+
 DEVICES = ("cpu", "cuda")
 HALVES = (torch.bfloat16, torch.float16)
 HAS_CUDA = torch.backends.cuda.is_built()
@@ -44,7 +47,7 @@ def full_precision(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def door(*args: P.args, **kwargs: P.kwargs) -> R:
-        if torch._C._is_any_autocast_enabled() or (HAS_CUDA and _are_tf32()):
+        if is_any_autocast() or (HAS_CUDA and _are_tf32()):
             return _passed(function, args, kwargs)
         return function(*args, **kwargs)
 
@@ -52,9 +55,9 @@ def full_precision(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def full_precision_methods(cls: Class) -> Class:
-    """``cls`` with every public method that it defines itself :func:`full_precision`."""
+    """``cls`` with every public method of arguments that it defines itself :func:`full_precision`."""
     for name, value in list(vars(cls).items()):
-        if inspect.isfunction(value) and not name.startswith("_"):
+        if inspect.isfunction(value) and value.__code__.co_argcount > 1 and not name.startswith("_"):
             setattr(cls, name, full_precision(value))
     return cls
 
@@ -73,7 +76,7 @@ def takes_half(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def taking(*args: P.args, **kwargs: P.kwargs) -> R:
-        if torch._C._is_any_autocast_enabled():
+        if is_any_autocast():
             return function(*_converted(args, HALVES, torch.float32), **kwargs)
         return function(*args, **kwargs)
 
@@ -83,7 +86,7 @@ def takes_half(function: Callable[P, R]) -> Callable[P, R]:
 def product_dtype(X: Tensor) -> torch.dtype:
     """The dtype in which autocast has products of X made; that of X where it is off, and for float64."""
     kind = X.device.type
-    if X.dtype == torch.float64 or not torch._C._is_any_autocast_enabled():
+    if X.dtype == torch.float64 or not is_any_autocast():
         return X.dtype
     return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else X.dtype
 
@@ -100,7 +103,7 @@ def outside_autocast(function: Callable[..., R], *args: Any, **kwargs: Any) -> R
 def _passed(function: Callable[..., R], args: Any, kwargs: Any) -> R:
     """``function(*args, **kwargs)`` in full precision, one way or the other."""
     tensors = [t for t in _tensors((args, tuple(kwargs.values()))) if t.is_floating_point()]
-    autocast = torch._C._is_any_autocast_enabled()
+    autocast = is_any_autocast()
     if not autocast and not any(t.is_cuda and t.dtype == torch.float32 for t in tensors):
         return function(*args, **kwargs)  # TF32 is a matter of CUDA alone
     if not autocast or _differentiates_elsewhere() or (HAS_CUDA and _are_tf32()):
@@ -126,7 +129,7 @@ def _differentiates_elsewhere() -> bool:
 
 def _in_double(function: Callable[..., R], args: Any, kwargs: Any, tensors: list[Tensor]) -> R:
     """``function(*args, **kwargs)`` in float64; the result in float32, unless float64 was given."""
-    lower = (torch.float32, *HALVES) if torch._C._is_any_autocast_enabled() else (torch.float32,)
+    lower = (torch.float32, *HALVES) if is_any_autocast() else (torch.float32,)
     args = _converted(args, lower, torch.float64)
     kwargs = {name: _converted(value, lower, torch.float64) for name, value in kwargs.items()}
     result = outside_autocast(function, *args, **kwargs)
