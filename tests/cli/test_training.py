@@ -73,7 +73,7 @@ def test_every_setting_arrives(small_file: Path, tmp_path: Path) -> None:
     settings = {
         "--recipe": "paper", "--norm": "liebn", "--metric": "sinh", "--dims": "5,4", "--epochs": 2,
         "--lr": 0.02, "--metric-lr": "1/30", "--batch-size": 7, "--optimizer": "amsgrad",
-        "--dtype": "float32", "--seed": 3, "--log": "rank",
+        "--dtype": "float32", "--seed": 3, "--log": "rank", "--products": "bfloat16",
     }  # fmt: skip
     words = [word for pair in settings.items() for word in pair]
     assert alem("train", "--data", small_file, "--out", tmp_path / "out", *words) == 0
@@ -90,6 +90,7 @@ def test_every_setting_arrives(small_file: Path, tmp_path: Path) -> None:
     assert recipe["metric_lr"] == pytest.approx(1 / 30)
     assert (recipe["epochs"], recipe["lr"], recipe["batch_size"]) == (2, 0.02, 7)
     assert (recipe["optimizer"], recipe["dtype"], config["seed"]) == ("amsgrad", "float32", 3)
+    assert recipe["products"] == "bfloat16"
 
 
 def test_the_gyro_head_takes_a_metric(small_file: Path, tmp_path: Path) -> None:

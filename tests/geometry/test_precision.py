@@ -10,6 +10,7 @@ from torch import Tensor
 
 from alem import linalg
 from alem.geometry import LogEuclidean, Metric
+from alem.linalg import precision
 
 from .conftest import NAMES, learned_metric, spd, sym
 
@@ -53,6 +54,20 @@ def test_autocast_changes_no_bit_of_values_and_gradients(name: str, operation: s
     assert found[0].dtype == torch.float32
     assert len(found) == len(expected)
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("name", NAMES)
+def test_the_way_by_double_precision_agrees(
+    name: str, operation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one of compiled graphs, transforms and TF32."""
+    m, run = learned_metric(name, 3).float(), OPERATIONS[operation]
+    expected = value_and_gradients(run, m, False)
+    monkeypatch.setattr(precision, "_differentiates_elsewhere", lambda: True)
+    for a, b in zip(value_and_gradients(run, m, True), expected, strict=True):
+        assert a.dtype == torch.float32
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", NAMES)

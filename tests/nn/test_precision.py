@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from alem import linalg
 from alem import nn as ann
-from alem.linalg import native
+from alem.linalg import native, precision
 from alem.testing.comparing import functionals
 from tests.geometry.conftest import spd
 
@@ -45,6 +45,17 @@ def test_autocast_changes_no_bit(layer: str, inside: bool) -> None:
     for name, value in expected.items():
         assert found[name].dtype == value.dtype, name
         assert torch.equal(found[name], value), name
+
+
+@pytest.mark.parametrize("layer", FULL)
+def test_the_way_by_double_precision_agrees(layer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one of compiled graphs, transforms and TF32."""
+    X = LAYERS[layer].X.float()
+    expected = everything(layer, X, False, True)
+    monkeypatch.setattr(precision, "_differentiates_elsewhere", lambda: True)
+    for name, value in everything(layer, X, True, True).items():
+        assert value.dtype == expected[name].dtype, name
+        torch.testing.assert_close(value, expected[name], rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("layer", FULL)
@@ -96,6 +107,32 @@ def test_double_precision_is_not_lowered() -> None:
     with torch.autocast("cpu", HALF):
         found = layer(X)
     assert torch.equal(found, layer(X))
+
+
+@pytest.mark.parametrize(
+    "layer", ["SPDNetBN", "SPDBN", "GyroMLR/lem", "GyroMLR/aim", "RResBlock/lem", "Whiten"]
+)
+def test_a_compiled_graph_keeps_all_digits(layer: str) -> None:
+    case = LAYERS[layer]
+    reached = []
+    for compiled in (False, True):
+        module, X = case.build(training=True).float(), case.X.float().requires_grad_()
+        run = torch.compile(module, fullgraph=True, backend="aot_eager") if compiled else module
+        with torch.autocast("cpu", HALF):
+            Y = case.run(run, X)
+        grads = torch.autograd.grad(Y.double().square().sum(), [X, *module.parameters()])
+        reached.append([Y, *grads])
+    assert reached[1][0].dtype == torch.float32
+    for found, expected in zip(reached[1], reached[0], strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_a_compiled_bimap_is_the_eager_one() -> None:
+    case = LAYERS["BiMap/up"]
+    module, X = case.build(training=True).float(), case.X.float()
+    with torch.autocast("cpu", HALF):
+        found = torch.compile(module, fullgraph=True, backend="aot_eager")(X)
+        torch.testing.assert_close(found, module(X), rtol=1e-5, atol=1e-6)  # the identity that is added
 
 
 class Watched:

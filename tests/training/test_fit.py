@@ -24,6 +24,7 @@ from alem.training import (
     seeded,
 )
 from alem.training.batches import ahead
+from alem.training.checkpoint import save_checkpoint
 from alem.training.fit import epoch_seed
 
 fitting = importlib.import_module("alem.training.fit")  # the package has a function of that name
@@ -157,6 +158,18 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path, change: str
     net = network(log="log10" if change == "network" else "ln")
     with pytest.raises(CheckpointError, match="of another training"):
         fit(net, *given, recipe, int(change == "seed"), checkpoint=path)
+
+
+def test_a_checkpoint_from_before_a_setting_existed_goes_on(tmp_path: Path) -> None:
+    path, net, recipe = tmp_path / "run.safetensors", network(), Recipe(epochs=2, batch_size=5, lr=5e-2)
+    fit(net, *parts(), recipe, 0, checkpoint=path)
+    header = read_header(path)
+    assert header["identity"]["recipe"].pop("products") is None
+    save_checkpoint(path, net, recipe.make_optimizer(net), header)
+    assert len(fit(network(), *parts(), recipe, 0, checkpoint=path).history) == 2
+    lower = replace(recipe, dtype="float32", products="bfloat16")
+    with pytest.raises(CheckpointError, match="of another training"):
+        fit(network().float(), *parts(), lower, 0, checkpoint=path)
 
 
 class Exploding(nn.Module):

@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch-size", type=count)
     parser.add_argument("--optimizer", help="rsgd or amsgrad")
     parser.add_argument("--dtype", help="float64 or float32")
+    parser.add_argument("--products", help="bfloat16, for those of BiMap and linear layers; with float32")
     parser.add_argument("--seed", type=seed, default=0, help="the first seed (0)")
     parser.add_argument("--seeds", type=count, default=1, help="how many seeds, one after the other (1)")
     add_running(parser, "alem-run")

@@ -154,7 +154,7 @@ class Run:
             if stopped is None:
                 place = next(model.parameters())
                 batches = Batches(data.matrices, data.labels, test, place.dtype, place.device)
-                guesses = predict(model, batches).argmax(-1).cpu()
+                guesses = predict(model, batches, self.method.recipe.torch_products).argmax(-1).cpu()
                 with contextlib.suppress(InvalidMatrixError, ArithmeticError):  # a picture, not a result
                     extra["spectra"] = spectra(model, batches)
         accuracy = _accuracy(guesses, targets) if guesses is not None else last(history)

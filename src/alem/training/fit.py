@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from alem.training.batches import WORKERS, Batches
 from alem.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from alem.training.objective import CLASSIFICATION, Objective, OfOutputs
 from alem.training.recipe import Recipe
-from alem.training.step import TrainingStep
+from alem.training.step import TrainingStep, with_products
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -138,16 +138,16 @@ def fit(
         for part in (train, test)
     ]
     assert parts[0] is not None
-    identity = {"recipe": asdict(recipe), "seed": seed, "of": _digest(model, train)}
+    identity: dict[str, Any] = {"recipe": asdict(recipe), "seed": seed, "of": _digest(model, train)}
     fitted = Fitted(History())
     if checkpoint is not None and checkpoint.exists():
         header = load_checkpoint(checkpoint, model, optimizer)
-        if header.get("identity") != identity:
+        if _known_today(header.get("identity")) != identity:
             raise CheckpointError(f"{checkpoint} is of another training; remove it or choose another place")
         fitted = Fitted(History(**header["history"]), header["stopped"])
     elif calibrate := getattr(model, "calibrate", None):
         calibrate(parts[0].blocks())
-    step = TrainingStep(wrapped, optimizer, objective.loss, capture, recipe.max_norm)
+    step = TrainingStep(wrapped, optimizer, objective.loss, capture, recipe.max_norm, recipe.torch_products)
     saved, pause = time.monotonic(), PAUSE if saved_every is None else saved_every
 
     def save() -> None:
@@ -230,7 +230,7 @@ def _run_epoch(
     if outputs.device.type != "cpu":
         check_decompositions(outputs.device)
     accuracy = objective.score(outputs, train.labels[order.to(outputs.device)])
-    test_accuracy = None if test is None else _evaluate(model, test, objective.score)
+    test_accuracy = None if test is None else _evaluate(model, test, objective.score, step.products)
     history.loss.append(float(total) / len(train))
     history.train_accuracy.append(float(accuracy))
     if test_accuracy is not None:
@@ -278,26 +278,36 @@ def _require_shares(samples: int, batch_size: int, processes: int) -> None:
         )
 
 
-def predict(model: nn.Module, samples: Batches) -> Tensor:
-    """The outputs for all samples, in evaluation; the mode of the model stays."""
+def predict(model: nn.Module, samples: Batches, products: torch.dtype | None = None) -> Tensor:
+    """The outputs for all samples, in evaluation; the mode of the model stays.
+
+    ``products`` is that of :class:`TrainingStep`.
+    """
     was_training = model.training
     model.eval()
     try:
         with torch.no_grad():
-            return torch.cat([model(X) for X in samples.blocks()])
+            return torch.cat([with_products(products, model, X) for X in samples.blocks()])
     finally:
         model.train(was_training)
 
 
-def _evaluate(model: nn.Module, test: Batches, score: OfOutputs) -> float:
+def _evaluate(model: nn.Module, test: Batches, score: OfOutputs, products: torch.dtype | None) -> float:
     """The score of the outputs for all samples."""
     try:
-        outputs = predict(model, test)
+        outputs = predict(model, test, products)
     except (ArithmeticError, InvalidMatrixError) as error:
         raise Diverged(f"in evaluation, {error}") from error
     if not outputs.isfinite().all():
         raise Diverged("in evaluation, an output is not finite; lower lr or metric_lr")
     return float(score(outputs, test.labels))
+
+
+def _known_today(identity: Any) -> Any:
+    """A saved identity in which settings that are younger than the checkpoint have their defaults."""
+    if not isinstance(identity, dict) or not isinstance(identity.get("recipe"), dict):
+        return identity
+    return identity | {"recipe": asdict(Recipe()) | identity["recipe"]}
 
 
 def _digest(model: nn.Module, train: Part) -> str:

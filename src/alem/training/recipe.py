@@ -14,6 +14,7 @@ from alem.optim.riemannian import RiemannianOptimizer
 OPTIMIZERS = ("rsgd", "amsgrad")
 SCHEDULES = ("constant", "cosine")
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
+PRODUCTS = {"bfloat16": torch.bfloat16}  # not float16, whose gradients vanish unless losses are scaled
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,9 @@ class Recipe:
     - ``lr``, ``metric_lr`` (multiplies the rate of what metrics and learned logarithms own), ``momentum``
       (of rsgd), ``weight_decay``;
     - ``schedule``: ``"constant"``, or ``"cosine"`` from ``lr`` at the first epoch towards 0 after the last;
-    - ``epochs``, ``batch_size``, ``dtype``; ``max_norm`` clips the norm of the gradient.
+    - ``epochs``, ``batch_size``, ``dtype``; ``max_norm`` clips the norm of the gradient;
+    - ``products``: None, or ``"bfloat16"`` with dtype float32: that of the products of BiMap and of layers
+      on vectors, by autocast; all else stays in float32.
     """
 
     optimizer: str = "rsgd"
@@ -37,6 +40,7 @@ class Recipe:
     batch_size: int = 30
     dtype: str = "float64"
     max_norm: float | None = None
+    products: str | None = None
 
     def __post_init__(self) -> None:
         for name, value, known in (
@@ -46,6 +50,14 @@ class Recipe:
         ):
             if value not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+        if self.products is not None and self.products not in PRODUCTS:
+            raise ValueError(
+                f"products must be one of {', '.join(PRODUCTS)}, or None, got {self.products!r}"
+            )
+        if self.products is not None and self.dtype != "float32":
+            raise ValueError(
+                f"products in {self.products} need dtype float32; autocast leaves {self.dtype} alone"
+            )
         for name in ("epochs", "batch_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be 1 at least, got {getattr(self, name)}")
@@ -64,6 +76,11 @@ class Recipe:
     def torch_dtype(self) -> torch.dtype:
         """The dtype itself."""
         return DTYPES[self.dtype]
+
+    @property
+    def torch_products(self) -> torch.dtype | None:
+        """That of matrix products, where it is another."""
+        return None if self.products is None else PRODUCTS[self.products]
 
     def make_optimizer(self, model: nn.Module) -> RiemannianOptimizer:
         """The optimiser, over the parameters of ``model``."""

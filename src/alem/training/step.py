@@ -72,6 +72,8 @@ class TrainingStep:
     does in Python, hooks included, happens at the capture and is not repeated.
 
     - ``loss(output, target)`` is a scalar; ``max_norm`` clips the norm of all gradients together;
+    - ``products``: a dtype for the matrix products of BiMap and of layers on vectors, by autocast; the
+      output and the loss are in that of the model;
     - ``capture``: ``"auto"``; True, which raises :class:`CaptureError` where a step cannot be captured; or
       False, never;
     - ``captured`` says whether the last step was a graph, ``reason`` why it was not.
@@ -88,13 +90,14 @@ class TrainingStep:
         loss: Callable[[Tensor, Tensor], Tensor] = functional.cross_entropy,
         capture: bool | str = "auto",
         max_norm: float | None = None,
+        products: torch.dtype | None = None,
     ) -> None:
         if capture not in (True, False, "auto"):
             raise ValueError(f"capture must be True, False or 'auto', got {capture!r}")
         if max_norm is not None and not max_norm > 0:
             raise ValueError(f"max_norm must be positive, got {max_norm}")
         self.model, self.optimizer, self.loss = model, optimizer, loss
-        self.capture, self.max_norm = capture, max_norm
+        self.capture, self.max_norm, self.products = capture, max_norm, products
         self.reason: str | None = "no step has been made"
         self._kinds: OrderedDict[Any, _Kind] = OrderedDict()
         self._streams: dict[torch.device, torch.cuda.Stream] = {}
@@ -151,7 +154,7 @@ class TrainingStep:
         self.model.zero_grad()
         self.optimizer.zero_grad()
         with torch.enable_grad():
-            output = self.model(X, *more)
+            output = with_products(self.products, self.model, X, *more)
             loss = self.loss(output, target)
             loss.backward()
         if self.max_norm is not None:
@@ -188,7 +191,7 @@ class TrainingStep:
         return _Captured(graph, own, rates, result, grads), None
 
     def _kind(self, arguments: tuple[Any, ...]) -> _Kind:
-        key = (self.max_norm, signature(arguments, self.model, self.loss, self.optimizer))
+        key = (self.max_norm, self.products, signature(arguments, self.model, self.loss, self.optimizer))
         kind = self._kinds.setdefault(key, _Kind())
         self._kinds.move_to_end(key)
         if len(self._kinds) > KINDS:
@@ -226,6 +229,15 @@ class TrainingStep:
         if device not in self._streams:
             self._streams[device] = torch.cuda.Stream(device)
         return self._streams[device]
+
+
+def with_products(dtype: torch.dtype | None, model: nn.Module, X: Tensor, *more: Any) -> Tensor:
+    """``model(X, *more)`` with products in ``dtype``, the output in that of X."""
+    if dtype is None:
+        return model(X, *more)
+    # A graph that is captured must not use casts of weights that were made before.
+    with torch.autocast(X.device.type, dtype=dtype, cache_enabled=False):
+        return model(X, *more).to(X.dtype)
 
 
 def _watched(
