@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from alem import linalg
+from alem.linalg import precision
 from alem.linalg.precision import full_precision, product
 
 HALF = torch.bfloat16
@@ -117,3 +118,18 @@ def test_tensors_in_lists_and_keywords_are_taken_up() -> None:
         found, name = total([x, x], last=x, name="a")
     assert found.dtype == torch.float32
     assert name == "a"
+
+
+@pytest.mark.parametrize("precision_of_products", ["highest", "high"])
+def test_compiled_graphs_may_ask_for_tf32(
+    precision_of_products: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As builds for CUDA do; on the CPU there is none."""
+    monkeypatch.setattr(precision, "HAS_CUDA", True)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision_of_products)
+    try:
+        compiled = torch.compile(linalg.cholesky_exp, fullgraph=True, backend="aot_eager")
+        assert torch.equal(compiled(X), linalg.cholesky_exp(X))
+    finally:
+        torch.set_float32_matmul_precision(before)

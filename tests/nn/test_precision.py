@@ -102,6 +102,16 @@ def test_bimap_multiplies_in_half_precision_and_returns_symmetric_single(kind: t
     assert eps / 100 < float(off) < 8 * eps
 
 
+def test_small_eigenvalues_need_reeig_after_a_product_in_half_precision() -> None:
+    torch.manual_seed(0)
+    bimap, U = ann.BiMap(8, 5), torch.linalg.qr(torch.randn(6, 8, 8)).Q
+    X = linalg.symmetrize((U * torch.logspace(-6, 0, 8)) @ U.mT)
+    with torch.autocast("cpu", HALF):
+        with pytest.raises(linalg.NotPositiveDefiniteError):
+            ann.LogEig()(bimap(X))
+        assert ann.LogEig()(ann.ReEig(1e-2)(bimap(X))).isfinite().all()
+
+
 def test_double_precision_is_not_lowered() -> None:
     layer, X = ann.BiMap(8, 5).double(), spd(6, n=8)
     with torch.autocast("cpu", HALF):

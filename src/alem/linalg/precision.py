@@ -117,10 +117,13 @@ def _passed(function: Callable[..., R], args: Any, kwargs: Any) -> R:
     return result
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _are_tf32() -> bool:
-    """Whether CUDA multiplies float32 in TF32, by whichever of torch's two settings; graphs are guarded."""
+    """Whether CUDA multiplies float32 in TF32, by either setting of torch, which guards graphs by it."""
     return bool(torch._C._get_fp32_precision_getter("cuda", "matmul") == "tf32")
+
+
+# What torch.compiler.assume_constant_result does; but that imports the compiler, which takes a second.
+_are_tf32._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _differentiates_elsewhere() -> bool:
