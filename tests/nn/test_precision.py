@@ -70,6 +70,12 @@ def test_half_precision_is_taken_up(layer: str) -> None:
     assert torch.equal(found, case.run(same, X.float()))
 
 
+def test_half_precision_is_taken_up_by_keyword() -> None:
+    X, layer = spd(4, n=3).to(HALF), ann.SPDBN(3, domains=2).eval()
+    with torch.autocast("cpu", HALF):
+        assert torch.equal(layer(X=X, domain=[0, 0, 1, 1]), layer(X.float(), [0, 0, 1, 1]))
+
+
 @pytest.mark.parametrize("layer", ["ReEig", "LogEig", "LieBN/lem", "SPDNetBN", "TraceNorm", "Vech"])
 def test_half_precision_is_an_error_elsewhere(layer: str) -> None:
     case = LAYERS[layer]

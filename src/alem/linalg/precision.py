@@ -77,7 +77,7 @@ def takes_half(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def taking(*args: P.args, **kwargs: P.kwargs) -> R:
         if is_any_autocast():
-            return function(*_converted(args, HALVES, torch.float32), **kwargs)
+            return function(*_taken_up(args), **{name: _taken_up(value) for name, value in kwargs.items()})
         return function(*args, **kwargs)
 
     return _with_code_of_its_own(taking)
@@ -108,8 +108,7 @@ def _passed(function: Callable[..., R], args: Any, kwargs: Any) -> R:
         return function(*args, **kwargs)  # TF32 is a matter of CUDA alone
     if not autocast or _differentiates_elsewhere() or (HAS_CUDA and _are_tf32()):
         return _in_double(function, args, kwargs, tensors)
-    args = _converted(args, HALVES, torch.float32)
-    kwargs = {name: _converted(value, HALVES, torch.float32) for name, value in kwargs.items()}
+    args, kwargs = _taken_up(args), {name: _taken_up(value) for name, value in kwargs.items()}
     start = torch._C._autograd._get_sequence_nr()
     result = outside_autocast(function, *args, **kwargs)
     if torch.is_grad_enabled():
@@ -168,6 +167,10 @@ def _tensors(value: Any) -> Iterator[Tensor]:
     elif isinstance(value, (tuple, list)):
         for one in value:
             yield from _tensors(one)
+
+
+def _taken_up(value: Any) -> Any:
+    return _converted(value, HALVES, torch.float32)
 
 
 def _converted(value: Any, lower: tuple[torch.dtype, ...], dtype: torch.dtype) -> Any:
