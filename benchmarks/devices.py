@@ -1,15 +1,15 @@
-"""A model of the time of a training step on 1 to 256 devices, its constants measured, and how well it holds.
+"""A model of the time of a training step on 1 to 256 devices, with constants that are measured.
 
     python -m benchmarks.devices [--processes 1,2,4,8,16]   writes docs/results/devices.md and devices.json
 
     T(p) = t₀ + s·b + Σ_c (α(p) + 2 (p−1)/p · V_c/β),    b matrices on each of p devices
 
 t₀ and s, the time of a step without a matrix and that of a matrix, are fitted to steps of one process with
-three sizes of batch; what is sent is counted while two processes train, call by call; α and β, the latency and
-the bandwidth of an all-reduce, are fitted to all-reduces of small and large tensors between so many processes of this
-machine, one thread each, over gloo. Then whole steps of so many processes are measured and held against the
-model. Where there is CUDA, t₀ and s are measured there too; latency and bandwidth between GPUs are then
-assumptions, which the page states.
+three sizes of batch; what is sent is counted while two processes train, call by call; α and β, the latency
+and the bandwidth of an all-reduce, are fitted to those of small and large tensors between so many
+processes of this machine, one thread each, over gloo. Then whole steps of so many processes are measured and
+held against the model. Where there is CUDA, t₀ and s are measured there too; latency and bandwidth between
+GPUs are then assumptions, which the page states.
 """
 
 from __future__ import annotations
@@ -174,12 +174,6 @@ def predicted(
     return of["t0"] + of["s"] * each + (sum(call(p, v) for v in sent) if p > 1 else 0.0)
 
 
-def scaled(sent: Sequence[int], norm: str, total: float) -> list[float]:
-    """What is sent with a batch of that size: matrices that are gathered grow with it."""
-    gathered = BATCH * DIMS[1] ** 2 * 8
-    return [v * total / BATCH if norm.endswith("affine-invariant") and v == gathered else v for v in sent]
-
-
 def of_gpus(p: int, volume: float) -> float:
     """An all-reduce between p GPUs, with the constants assumed."""
     alpha, beta = BOARD if p <= 8 else NETWORK
@@ -191,11 +185,7 @@ def curve(
 ) -> list[float]:
     """T(p) for all p; ``weak`` with a batch that grows with p."""
     of, sent = found[kind][norm], found["sent"][norm]
-    times = []
-    for p in ALL:
-        total = EACH * p if weak else BATCH
-        times.append(predicted(of, scaled(sent, norm, total), p, total / p, call))
-    return times
+    return [predicted(of, sent, p, EACH if weak else BATCH / p, call) for p in ALL]
 
 
 def stop(times: Sequence[float]) -> str:
@@ -222,14 +212,17 @@ def page(found: dict[str, Any]) -> str:
     def call(p: int, volume: float) -> float:
         return alpha(p) + 2 * (p - 1) / p * volume / beta
 
+    def by_model(norm: str, p: int) -> float:
+        return predicted(found["cpu"][norm], found["sent"][norm], p, BATCH / p, call)
+
     parts = [
         "# A step on many devices\n",
-        f"SPDNet {{{', '.join(map(str, DIMS))}}} with {CLASSES} classes in float64, a step of RiemannianSGD. The "
-        "model is\n\n"
+        f"SPDNet {{{', '.join(map(str, DIMS))}}} with {CLASSES} classes in float64, a step of "
+        "RiemannianSGD. The model is\n\n"
         "    T(p) = t₀ + s·b + Σ_c (α(p) + 2 (p−1)/p · V_c/β)\n\n"
         "with b matrices on each of p devices and a collective call c of V_c bytes for each sum over the "
-        f"processes: those of the norms, forwards and backwards, that of the gradients, and that of the buffers. "
-        f"Measured on {found['processor']}, a process with one thread for a device: α(p) = {law}, "
+        "processes: those of the norms, forwards and backwards, that of the gradients, and that of the "
+        f"buffers. Measured on {found['processor']}, a process with one thread for a device: α(p) = {law}, "
         f"β = {beta / 1e9:.1f} GB/s (gloo).\n",
         table(
             [
@@ -258,34 +251,33 @@ def page(found: dict[str, Any]) -> str:
                 for norm in NORMS
             ],
         ),
-        f"## How well it holds\n\nMilliseconds of a step with {BATCH} matrices over p processes of this machine: "
-        "measured / by the model.\n",
+        f"## How well it holds\n\nMilliseconds of a step with {BATCH} matrices over p processes of this "
+        "machine: measured / by the model.\n",
         table(
             ["norm", *map(str, sizes)],
             [
                 [
                     norm,
                     *(
-                        f"{1e3 * found['steps'][str(p)][norm]:.1f} / "
-                        f"{1e3 * predicted(found['cpu'][norm], found['sent'][norm], p, BATCH / p, call):.1f}"
+                        f"{1e3 * found['steps'][str(p)][norm]:.1f} / {1e3 * by_model(norm, p):.1f}"
                         for p in sizes
                     ),
                 ]
                 for norm in NORMS
             ],
         ),
-        f"## One batch of {BATCH}, shared by 1 to {ALL[-1]} processes\n\nMilliseconds of a step by the model, and "
-        "the number of processes from which twice as many gain less than a tenth.\n",
+        f"## One batch of {BATCH}, shared by 1 to {ALL[-1]} processes\n\nMilliseconds of a step by the "
+        "model, and the number of processes from which twice as many gain less than a tenth.\n",
         _curves(found, "cpu", call, weak=False),
-        f"## {EACH} matrices on each\n\nThe same with a batch that grows; a step that costs as much as on one "
-        "device would be perfect. Last, the share of the time that is left at most.\n",
+        f"## {EACH} matrices on each\n\nThe same with a batch that grows: perfect would be a step that "
+        f"takes as long as on one device. Last, that step's time over the one of {ALL[-1]} devices.\n",
         _curves(found, "cpu", call, weak=True),
     ]
     if found["cuda"]:
         board, net = (f"{1e6 * a:.0f} µs · log₂ p and {b / 1e9:.0f} GB/s" for a, b in (BOARD, NETWORK))
         parts += [
-            f"## On GPUs\n\nt₀ and s measured on one {found['gpu']}. What is between GPUs is **assumed**, not "
-            f"measured: {board} among up to eight, {net} beyond. A batch of {BATCH}:\n",
+            f"## On GPUs\n\nt₀ and s measured on one {found['gpu']}. What is between GPUs is **assumed**, "
+            f"not measured: {board} among up to eight, {net} beyond. A batch of {BATCH}:\n",
             _curves(found, "cuda", of_gpus, weak=False),
             f"{EACH} matrices on each:\n",
             _curves(found, "cuda", of_gpus, weak=True),

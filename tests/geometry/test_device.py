@@ -56,3 +56,14 @@ def test_the_papers_chart_does_not_synchronise_to_warn() -> None:
         m.diffeo.multipliers()
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.filterwarnings("ignore::alem.geometry.NotADiffeomorphismWarning")
+def test_moments_of_blocks_on_the_device(name: str) -> None:
+    m, X = learned_metric(name, 4), spd(300, n=4)
+    w = torch.rand(300, generator=torch.Generator().manual_seed(0), dtype=X.dtype)
+    here = m.moments([(X[:100], w[:100]), (X[100:], w[100:])])
+    there = m.cuda().moments([(X[:100].cuda(), w[:100].cuda()), (X[100:].cuda(), w[100:].cuda())])
+    assert there.mean.is_cuda
+    torch.testing.assert_close(there.mean.cpu(), here.mean, rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(there.variance.cpu(), here.variance, rtol=1e-8, atol=1e-8)
