@@ -14,7 +14,16 @@ def add_running(parser: argparse.ArgumentParser, out: str) -> None:
     """Where to compute, and where results go."""
     parser.add_argument("--out", type=Path, default=Path(out), help=f"folder for the results ({out})")
     parser.add_argument("--device", type=device, default="cpu", help="cpu (the default), cuda, cuda:1 …")
-    parser.add_argument("--jobs", type=count, help="runs at a time; one for each core by default")
+    parser.add_argument(
+        "--jobs", type=count, help="runs at a time; one for each core, or worker, by default"
+    )
+    parser.add_argument(
+        "--backend",
+        choices=("local", "dask"),
+        default="local",
+        help="who makes the runs: the cores of this machine (the default) or the workers of a Dask cluster",
+    )
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="of the cluster, as tcp://host:8786")
 
 
 def device(text: str) -> str:

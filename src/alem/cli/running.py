@@ -26,6 +26,25 @@ def require_folders(*folders: Path) -> None:
             raise UsageError(f"{folder} must be a folder that can be written to; choose another --out")
 
 
+def require_backend(arguments: argparse.Namespace, processes: int = 1) -> None:
+    """Raise unless what is to make the runs goes together, and is there."""
+    on_cluster = arguments.backend == "dask"
+    if on_cluster != (arguments.scheduler is not None):
+        raise UsageError("--backend dask and --scheduler ADDRESS go together; one is without the other")
+    if not on_cluster:
+        return
+    from alem.training import are_shared
+
+    if processes > 1 or are_shared():
+        raise UsageError(
+            "--backend dask gives runs to workers, and --devices shares each; take one of them"
+        )
+    from alem.experiments.cluster import connected
+
+    with connected(arguments.scheduler):
+        pass
+
+
 def start_processes(devices: int, nodes: int) -> NoReturn:
     """Give this command to ``torchrun``, which starts it in so many processes; does not return."""
     where = ["--standalone"]
@@ -53,7 +72,10 @@ def execute(
     ledger = Ledger(folder)
     present = ledger.records()
     missing = [run for run in runs if run.key() not in present]
-    parallel = min(processes(arguments.jobs, arguments.device, len(runs)), len(missing)) > 1
+    parallel = (
+        arguments.scheduler is not None
+        or min(processes(arguments.jobs, arguments.device, len(runs)), len(missing)) > 1
+    )
     require_folders(folder, folder / "unfinished", *([networks] if networks else []))
     with progress(missing, parallel) as bar:
         return run_grid(
@@ -65,4 +87,5 @@ def execute(
             say=bar.say,
             watch=bar.watch,
             networks=networks,
+            scheduler=arguments.scheduler,
         )

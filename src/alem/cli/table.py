@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from alem.cli.arguments import add_running, count, rate
 from alem.cli.errors import UsageError, arguments_of, require_training
-from alem.cli.running import execute
+from alem.cli.running import execute, require_backend
 
 if TYPE_CHECKING:
     from alem.experiments import Run, Table
@@ -91,6 +91,7 @@ def run_table(
 
     Records are made where they are missing, each data set's in a ledger of its own.
     """
+    require_backend(arguments)
     paths = _paths(table, arguments.data)
     known = [row.label for row in table.rows]
     for row in rows:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from alem.cli.arguments import add_running, command_line, count, numbers, rate, seed
 from alem.cli.errors import UsageError, arguments_of, require_training
-from alem.cli.running import execute, start_processes
+from alem.cli.running import execute, require_backend, start_processes
 
 if TYPE_CHECKING:
     from alem.data import Dataset
@@ -67,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """0; what goes wrong is raised."""
     require_training()
+    require_backend(arguments, arguments.devices * arguments.nodes)
     from alem.experiments import Ledger, Source
     from alem.experiments.grid import is_first
     from alem.experiments.report import write_report

@@ -1,9 +1,10 @@
-"""Many runs over the cores of a machine; what is in the ledger is not run again."""
+"""Many runs over the cores of a machine or of a cluster; what is in the ledger is not run again."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from alem.experiments.ledger import Ledger, Record
 from alem.experiments.run import Run
 from alem.training import History, Watch, are_shared
 
+UNFINISHED = "unfinished"
 Say = Callable[[Record, int, int], None]
 
 
@@ -26,6 +28,7 @@ def run_grid(
     say: Say | None = None,
     watch: Watch | None = None,
     networks: Path | None = None,
+    scheduler: str | None = None,
 ) -> list[Record]:
     """The records of ``runs``, in their order, after making those that the ledger does not have.
 
@@ -37,29 +40,46 @@ def run_grid(
     from being made, and its error is raised at the end. Trained networks are kept in ``networks``, each by
     the key of its run, or dropped.
 
+    With ``scheduler``, the address of one of Dask, its workers make the runs, each one at a time with as
+    many threads as it has; ``jobs`` is how many are under way. Only this process writes to the ledger,
+    whose folder they must share for checkpoints. A worker that is lost costs the run that it was at, with
+    which another goes on.
+
     In the processes of ``torchrun`` all make the same runs together, one after the other, and the first
     writes; there an error ends all of them.
     """
+    if scheduler is not None and are_shared():
+        raise ValueError(
+            "runs on a cluster cannot be shared by the processes of torchrun; take one of them"
+        )
     runs = list(runs)
     keys = [run.key() for run in runs]
     present = ledger.records()
     missing = {key: run for key, run in zip(keys, runs, strict=True) if key not in present}
     failures: list[Exception] = []
-    sharing = processes(jobs, device, len(runs))
-    threads = max(1, min(torch.get_num_threads(), _cores() // sharing))
-    made = _execute(missing, ledger, min(sharing, len(missing)), threads, device, command, watch)
-    for done, outcome in enumerate(made, start=1):
-        if isinstance(outcome, Exception):
-            if are_shared():
-                raise outcome
-            failures.append(outcome)
-            continue
-        if is_first():
-            ledger.add(outcome)
-            _keep(_checkpoint(ledger.folder, outcome["key"]), networks)
-        _wait_for_all()
-        if say is not None:
-            say(outcome, done, len(missing))
+    # Looked at when its turn comes: another command may have made it meanwhile.
+    todo = ((key, run) for key, run in missing.items() if key not in ledger.records())
+    if scheduler is None or not missing:
+        sharing = processes(jobs, device, len(runs))
+        threads = max(1, min(torch.get_num_threads(), _cores() // sharing))
+        made = _execute(todo, ledger, min(sharing, len(missing)), threads, device, command, watch)
+    else:
+        from alem.experiments.cluster import run_on_cluster
+
+        made = run_on_cluster(todo, scheduler, jobs, device, ledger.folder / UNFINISHED, command)
+    with closing(made):
+        for done, outcome in enumerate(made, start=1):
+            if isinstance(outcome, Exception):
+                if are_shared():
+                    raise outcome
+                failures.append(outcome)
+                continue
+            if is_first():
+                ledger.add(outcome)
+                _keep(_checkpoint(ledger.folder, outcome["key"]), networks)
+            _wait_for_all()
+            if say is not None:
+                say(outcome, done, len(missing))
     if failures:
         failures[0].add_note(f"{len(failures)} of {len(missing)} runs failed; the others are kept")
         raise failures[0]
@@ -75,17 +95,15 @@ def processes(jobs: int | None, device: str, runs: int) -> int:
 
 
 def _execute(
-    missing: dict[str, Run],
+    todo: Iterable[tuple[str, Run]],
     ledger: Ledger,
     jobs: int,
     threads: int,
     device: str,
     command: str,
     watch: Watch | None,
-) -> Iterator[Record | Exception]:
+) -> Generator[Record | Exception, None, None]:
     """Records in the order in which they are finished, or why there is none."""
-    # Looked at when its turn comes: another command may have made it meanwhile.
-    todo = ((key, run) for key, run in missing.items() if key not in ledger.records())
     if jobs <= 1:
         before = torch.get_num_threads()
         try:
@@ -149,7 +167,7 @@ def _keep(checkpoint: Path, networks: Path | None) -> None:
 
 
 def _checkpoint(folder: Path, key: str) -> Path:
-    return folder / "unfinished" / f"{key}.safetensors"
+    return folder / UNFINISHED / f"{key}.safetensors"
 
 
 def _cores() -> int:

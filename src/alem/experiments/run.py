@@ -10,7 +10,7 @@ import platform
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -31,6 +31,8 @@ from alem.training import Batches, Part, Watch, are_shared, fit, predict
 
 PACKAGES = ("torch", "numpy", "geoopt", "lightning-fabric", "scikit-learn", "pyriemann")
 
+# Options of readers that are files.
+FILES = ("split", "skip")
 
 GIVEN = Split("given")
 
@@ -47,6 +49,18 @@ class Source:
     def load(self) -> Dataset:
         """The data set; the last one stays in memory for the runs that follow."""
         return _load(self)
+
+    def from_anywhere(self) -> Source:
+        """The same for a process in another folder: absolute paths, and the name that a path may give."""
+        if self.path == "digits" and self.reader is None:
+            return self
+        options = ((k, os.path.abspath(v) if k in FILES else v) for k, v in self.options)
+        return replace(
+            self,
+            path=os.path.abspath(self.path),
+            name=self.name or self.load().name,
+            options=tuple(options),
+        )
 
 
 @lru_cache(maxsize=1)
