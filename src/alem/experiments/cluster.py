@@ -135,7 +135,7 @@ def attempt(run: Run, key: str, device: str, checkpoint: Path, command: str) -> 
                     "all workers share"
                 )
             if run.key() != key:
-                raise ClusterError(f"{run.source.path} has other data there, or alem another version")
+                raise ClusterError(f"{run.source.path} has other data there, or alem is of another version")
             return run.execute(device, checkpoint, wanted, command)
         except (OSError, DataError, CheckpointError, MissingPackageError) as error:
             raise ClusterError(f"on the worker at {worker.address}: {error}") from error
