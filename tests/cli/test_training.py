@@ -13,27 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from alem import cli, data
+from alem import data
 from alem.experiments import Ledger
+from tests.cli.conftest import alem, failure
 from tests.experiments.conftest import small
-
-
-def alem(*arguments: object) -> int:
-    return cli.main([str(argument) for argument in arguments])
-
-
-def failure(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    """The one line that a command leaves which cannot be done."""
-    try:
-        code = alem(*arguments)
-    except SystemExit as ended:
-        code = int(ended.code or 0)
-    shown = capsys.readouterr()
-    lines = [line for line in shown.err.splitlines() if line.strip()]
-    assert code == 2, shown.err
-    assert len(lines) == 1, shown.err
-    assert "Traceback" not in shown.err
-    return lines[0]
 
 
 def test_a_file_alone_suffices(

@@ -38,12 +38,12 @@ class Cluster:
         self.address = str(json.loads(self._contact.read_text())["address"])
 
     def have(self, workers: int) -> None:
-        """Replace workers that were lost."""
+        """At least so many workers; those that were lost are replaced."""
         self.workers = [worker for worker in self.workers if worker.poll() is None]
         for _ in range(workers - len(self.workers)):
             self.add("--nthreads", "1")
         with connected(self.address) as client:
-            until(lambda: len(client.nthreads()) == workers)
+            until(lambda: len(client.nthreads()) == len(self.workers))
 
     def add(self, *options: str) -> subprocess.Popen[bytes]:
         """One worker more."""
