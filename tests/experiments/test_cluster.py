@@ -28,6 +28,8 @@ from alem.training import Recipe
 from tests.experiments.conftest import small
 from tests.experiments.dask_cluster import ENVIRONMENT, Cluster, Traced, traced, until
 
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal there")
+
 
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
@@ -294,7 +296,7 @@ def test_an_address_without_a_scheduler(address: str, why: str, monkeypatch: pyt
 
 
 def test_processes_that_share_batches_are_not_for_a_cluster(
-    small_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(grid, "are_shared", lambda: True)
     with pytest.raises(ValueError, match="cannot be shared by the processes of torchrun"):

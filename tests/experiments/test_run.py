@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -186,3 +187,17 @@ def test_a_run_on_cuda_is_that_on_the_cpu(small_file: Path) -> None:
     assert device["key"] == host["key"]
     assert device["predictions"] == host["predictions"]
     assert device["spectra"] is not None
+
+
+def test_a_source_is_the_same_from_another_folder(
+    small_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Source("digits").from_anywhere() == Source("digits")
+    monkeypatch.chdir(tmp_path)
+    there = Source("small.npz").from_anywhere()
+    assert there == Source(str(small_file), "small")
+    monkeypatch.chdir("/")
+    here = Source(str(small_file))
+    assert Run(there, Method("ridge")).key() == Run(here, Method("ridge")).key()
+    split = Source("x", "x", options=(("split", "s.txt"),)).from_anywhere()
+    assert split.options == (("split", os.path.abspath("s.txt")),)

@@ -37,10 +37,6 @@ class ClusterError(ConnectionError):
     """A cluster is not there, or a run has not come back from it."""
 
 
-class Unwanted(Exception):
-    """Nobody waits for this run any more; another may have taken it up."""
-
-
 @contextmanager
 def connected(scheduler: str) -> Iterator[Client]:
     """A client of the cluster whose scheduler has that address, once there are workers."""
@@ -152,4 +148,4 @@ class WhileWanted:
         task = self.worker.state.tasks.get(self.task)
         known = task is not None and task.state == "executing"
         if not known or self.worker.status in (Status.closing, Status.closed, Status.failed):
-            raise Unwanted(self.task)
+            raise ClusterError(f"nobody waits for {self.task} any more; another may have taken it up")
