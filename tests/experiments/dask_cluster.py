@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from alem.experiments import Run
+from distributed import Worker
+
+from alem.experiments import Method, Run, Source
 from alem.experiments.cluster import connected
-from alem.training import History, Watch
+from alem.training import History, Recipe, Watch
 
 ROOT = Path(__file__).parents[2]
 # A run is given up when it has ended two workers.
@@ -101,6 +103,28 @@ def traced(trace: Path) -> dict[str, dict[int, list[int]]]:
         key, process, epoch = line.split()
         found.setdefault(key, {}).setdefault(int(process), []).append(int(epoch))
     return found
+
+
+def runs_of(path: str, trace: Path, seeds: int, epochs: int = 3, pause: float = 0.0) -> list[Traced]:
+    """One for each seed, on the file at ``path``."""
+    method = Method("SPDNet", (4,), {"dropout": 0.5}, Recipe(epochs=epochs, batch_size=10, lr=5e-2))
+    return [Traced(Source(path), method, seed=k, trace=str(trace), pause=pause) for k in range(seeds)]
+
+
+def commanded(path: str, trace: Path, pause: float) -> list[Traced]:
+    """Three runs and one that is long."""
+    (long,) = runs_of(path, trace, 1, epochs=200, pause=pause)
+    return [*runs_of(path, trace, 3), long]
+
+
+def epochs(trace: Path, run: Run) -> list[int]:
+    """All that were made of a run, in whichever process."""
+    return [epoch for made in traced(trace)[run.key()].values() for epoch in made]
+
+
+def busy(dask_worker: Worker) -> int:
+    """How many tasks a worker is at."""
+    return len(dask_worker.active_threads)
 
 
 def until(what: Callable[[], object]) -> None:

@@ -19,14 +19,21 @@ import torch
 
 pytest.importorskip("distributed", reason="there is no Dask: pip install 'alem[cluster]'")
 
-from distributed import Worker
-
 from alem import data
 from alem.experiments import Ledger, Method, Run, Source, cluster, grid, run_grid
 from alem.experiments.cluster import ClusterError, attempt, connected
 from alem.training import Recipe
 from tests.experiments.conftest import small
-from tests.experiments.dask_cluster import ENVIRONMENT, Cluster, Traced, traced, until
+from tests.experiments.dask_cluster import (
+    ENVIRONMENT,
+    Cluster,
+    busy,
+    commanded,
+    epochs,
+    runs_of,
+    traced,
+    until,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal there")
 
@@ -57,11 +64,6 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-def runs_of(path: str, trace: Path, seeds: int, epochs: int = 3, pause: float = 0.0) -> list[Traced]:
-    method = Method("SPDNet", (4,), {"dropout": 0.5}, Recipe(epochs=epochs, batch_size=10, lr=5e-2))
-    return [Traced(Source(path), method, seed=k, trace=str(trace), pause=pause) for k in range(seeds)]
 
 
 def same(record: dict[str, Any]) -> dict[str, Any]:
@@ -163,7 +165,7 @@ def test_a_command_that_is_killed_has_lost_nothing_and_leaves_nobody_working(
     code = (
         "from pathlib import Path\n"
         "from alem.experiments import Ledger, run_grid\n"
-        "from tests.experiments.test_cluster import commanded\n"
+        "from tests.experiments.dask_cluster import commanded\n"
         f"run_grid(commanded({str(small_file)!r}, Path({str(trace)!r}), 0.05), "
         f"Ledger(Path({str(ledger.folder)!r})), scheduler={one.address!r})"
     )
@@ -182,21 +184,6 @@ def test_a_command_that_is_killed_has_lost_nothing_and_leaves_nobody_working(
     after = epochs(trace, slow)[len(before) :]
     assert 1 < after[0] <= before[-1] + 1, "from its checkpoint"
     assert after[-1] == 200
-
-
-def commanded(path: str, trace: Path, pause: float) -> list[Traced]:
-    """Three runs and one that is long."""
-    (long,) = runs_of(path, trace, 1, epochs=200, pause=pause)
-    return [*runs_of(path, trace, 3), long]
-
-
-def epochs(trace: Path, run: Run) -> list[int]:
-    """All that were made of a run, in whichever process."""
-    return [epoch for made in traced(trace)[run.key()].values() for epoch in made]
-
-
-def busy(dask_worker: Worker) -> int:
-    return len(dask_worker.active_threads)
 
 
 def test_two_commands_on_one_worker_do_not_disturb_each_other(
