@@ -7,9 +7,10 @@
 t₀ and s, the time of a step without a matrix and that of a matrix, are fitted to steps of one process with
 three sizes of batch; what is sent is counted while two processes train, call by call; α and β, the latency
 and the bandwidth of an all-reduce, are fitted to those of small and large tensors between so many
-processes of this machine, one thread each, over gloo. Then whole steps of so many processes are measured and
-held against the model. Where there is CUDA, t₀ and s are measured there too; latency and bandwidth between
-GPUs are then assumptions, which the page states.
+processes of this machine, one thread each, over gloo. Then whole steps of so many processes are measured
+and held against the model; for that the time without communication is that of as many processes which
+compute at once and send nothing, since cores of one machine share its memory. Where there is CUDA, t₀ and s
+are measured there too; latency and bandwidth between GPUs are then assumptions, which the page states.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def step_time(model: nn.Module, size: int, device: str, seconds: float = 1.0) ->
 
 def compute(norm: str, device: str) -> dict[str, float]:
     """t₀ and s of one process, by least relative squares."""
-    sizes = (4, 32, 128) if device == "cpu" else (32, 128, 512)
+    sizes = (4, 32, 128) if device == "cpu" else (32, 512, 4096)
     times = [step_time(network(norm, device), size, device) for size in sizes]
     A = np.array([[1 / t, b / t] for b, t in zip(sizes, times, strict=True)])
     t0, s = np.linalg.lstsq(A, np.ones(len(sizes)), rcond=None)[0]
@@ -96,10 +97,11 @@ def worker(rank: int, size: int, folder: str) -> None:
     distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/meeting-{size}", rank=rank, world_size=size
     )
-    found: dict[str, Any] = {"steps": {}, "sent": {}}
+    found: dict[str, Any] = {"steps": {}, "silent": {}, "sent": {}}
     found["all-reduce"] = {str(n): _all_reduce(n) for n in (1, 1024, 2**17, 2**20)} if size > 1 else {}
     for norm in NORMS:
         model: nn.Module = network(norm)
+        found["silent"][norm] = step_time(model, BATCH // size, "cpu")
         if size > 1:
             model = DistributedDataParallel(an.convert_sync(model))
             if size == 2:
@@ -213,7 +215,7 @@ def page(found: dict[str, Any]) -> str:
         return alpha(p) + 2 * (p - 1) / p * volume / beta
 
     def by_model(norm: str, p: int) -> float:
-        return predicted(found["cpu"][norm], found["sent"][norm], p, BATCH / p, call)
+        return predicted({"t0": found["silent"][str(p)][norm], "s": 0.0}, found["sent"][norm], p, 0.0, call)
 
     parts = [
         "# A step on many devices\n",
@@ -252,7 +254,8 @@ def page(found: dict[str, Any]) -> str:
             ],
         ),
         f"## How well it holds\n\nMilliseconds of a step with {BATCH} matrices over p processes of this "
-        "machine: measured / by the model.\n",
+        "machine: measured / by the model, from the time of as many processes that compute at once and "
+        "send nothing.\n",
         table(
             ["norm", *map(str, sizes)],
             [
@@ -303,7 +306,8 @@ def main() -> None:
     arguments = parser.parse_args()
     sizes = [int(p) for p in arguments.processes.split(",") if int(p) <= max(2, os.cpu_count() or 1)]
     torch.set_num_threads(1)
-    found: dict[str, Any] = {"processor": processor(), "steps": {}, "all-reduce": {}, "cuda": {}}
+    found: dict[str, Any] = {"processor": processor(), "steps": {}, "silent": {}, "all-reduce": {}}
+    found["cuda"] = {}
     found["cpu"] = {norm: compute(norm, "cpu") for norm in NORMS}
     if torch.cuda.is_available():
         found["gpu"] = torch.cuda.get_device_name()
@@ -312,7 +316,7 @@ def main() -> None:
         for size in sizes:
             torch.multiprocessing.spawn(worker, (size, folder), nprocs=size)
             of = json.loads(Path(folder, f"{size}.json").read_text())
-            found["steps"][str(size)] = of["steps"]
+            found["steps"][str(size)], found["silent"][str(size)] = of["steps"], of["silent"]
             found["sent"] = of["sent"] or found.get("sent", {})
             if size > 1:
                 found["all-reduce"][str(size)] = of["all-reduce"]
