@@ -2,15 +2,17 @@
 
     python -m benchmarks.devices [--processes 1,2,4,8,16]   writes docs/results/devices.md and devices.json
 
-    T(p) = t₀ + s·b + Σ_c (α(p) + 2 (p−1)/p · V_c/β),    b matrices on each of p devices
+    T(p) = t₀ + s·b + Σ_c (α(p) + w + 2 (p−1)/p · V_c/β),    b matrices on each of p devices
 
 t₀ and s, the time of a step without a matrix and that of a matrix, are fitted to steps of one process with
 three sizes of batch; what is sent is counted while two processes train, call by call; α and β, the latency
 and the bandwidth of an all-reduce, are fitted to those of small and large tensors between so many
-processes of this machine, one thread each, over gloo. Then whole steps of so many processes are measured
-and held against the model; for that the time without communication is that of as many processes which
-compute at once and send nothing, since cores of one machine share its memory. Where there is CUDA, t₀ and s
-are measured there too; latency and bandwidth between GPUs are then assumptions, which the page states.
+processes of this machine, one thread each, over gloo, when all have arrived. In a step they have not: w,
+the time that a call waits, is the median of what whole steps take longer, over the norms and over those
+numbers of processes that leave half of the processors free. For that the time without communication is
+the one of as many processes which compute at once and send nothing, since cores of one machine share its
+memory. Where there is CUDA, t₀ and s are measured there too; latency and bandwidth between GPUs are then
+assumptions, which the page states.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from alem.training import TrainingStep, seeded
 
 PAGE = Path(__file__).parents[1] / "docs" / "results" / "devices.md"
 DIMS, CLASSES, BATCH, EACH = (75, 30), 60, 256, 32
+GPU_BATCH, GPU_EACH = 8192, 1024  # less is time of launches alone
 ALL = tuple(2**k for k in range(9))
 ENOUGH = 1.1  # a doubling that gains less is not worth it
 # Between GPUs, not measured: eight on a board, then boards over a network. Seconds and bytes a second.
@@ -165,6 +168,17 @@ def bandwidth(measured: dict[int, dict[str, float]]) -> float:
     )
 
 
+def waiting(found: dict[str, Any], call: Callable[[int, float], float]) -> float:
+    """w, in seconds."""
+    excess = []
+    for p in (int(p) for p in found["steps"]):
+        if 1 < p <= found["processors"] / 2:
+            for norm, sent in found["sent"].items():
+                more = found["steps"][str(p)][norm] - found["silent"][str(p)][norm]
+                excess.append((more - sum(call(p, v) for v in sent)) / len(sent))
+    return max(0.0, statistics.median(excess)) if excess else 0.0
+
+
 def predicted(
     of: dict[str, float],
     sent: Sequence[int],
@@ -187,7 +201,8 @@ def curve(
 ) -> list[float]:
     """T(p) for all p; ``weak`` with a batch that grows with p."""
     of, sent = found[kind][norm], found["sent"][norm]
-    return [predicted(of, sent, p, EACH if weak else BATCH / p, call) for p in ALL]
+    batch, each = (BATCH, EACH) if kind == "cpu" else (GPU_BATCH, GPU_EACH)
+    return [predicted(of, sent, p, each if weak else batch / p, call) for p in ALL]
 
 
 def stop(times: Sequence[float]) -> str:
@@ -211,8 +226,13 @@ def page(found: dict[str, Any]) -> str:
     beta = bandwidth(reduced)
     sizes = sorted(int(p) for p in found["steps"])
 
-    def call(p: int, volume: float) -> float:
+    def arrived(p: int, volume: float) -> float:
         return alpha(p) + 2 * (p - 1) / p * volume / beta
+
+    wait = waiting(found, arrived)
+
+    def call(p: int, volume: float) -> float:
+        return wait + arrived(p, volume)
 
     def by_model(norm: str, p: int) -> float:
         return predicted({"t0": found["silent"][str(p)][norm], "s": 0.0}, found["sent"][norm], p, 0.0, call)
@@ -221,11 +241,12 @@ def page(found: dict[str, Any]) -> str:
         "# A step on many devices\n",
         f"SPDNet {{{', '.join(map(str, DIMS))}}} with {CLASSES} classes in float64, a step of "
         "RiemannianSGD. The model is\n\n"
-        "    T(p) = t₀ + s·b + Σ_c (α(p) + 2 (p−1)/p · V_c/β)\n\n"
+        "    T(p) = t₀ + s·b + Σ_c (α(p) + w + 2 (p−1)/p · V_c/β)\n\n"
         "with b matrices on each of p devices and a collective call c of V_c bytes for each sum over the "
         "processes: those of the norms, forwards and backwards, that of the gradients, and that of the "
         f"buffers. Measured on {found['processor']}, a process with one thread for a device: α(p) = {law}, "
-        f"β = {beta / 1e9:.1f} GB/s (gloo).\n",
+        f"β = {beta / 1e9:.1f} GB/s (gloo), and w = {1e6 * wait:.0f} µs, for which a call waits until the "
+        "last process has arrived.\n",
         table(
             [
                 "norm",
@@ -246,7 +267,7 @@ def page(found: dict[str, Any]) -> str:
                         if found[kind]
                         for text in (
                             f"{1e3 * found[kind][norm]['t0']:.1f}",
-                            f"{1e6 * found[kind][norm]['s']:.0f}",
+                            f"{1e6 * found[kind][norm]['s']:.1f}",
                         )
                     ),
                 ]
@@ -255,7 +276,8 @@ def page(found: dict[str, Any]) -> str:
         ),
         f"## How well it holds\n\nMilliseconds of a step with {BATCH} matrices over p processes of this "
         "machine: measured / by the model, from the time of as many processes that compute at once and "
-        "send nothing.\n",
+        f"send nothing. The machine has {found['processors']} processors, two to a core where they are "
+        "threads of it; gloo needs some of them itself.\n",
         table(
             ["norm", *map(str, sizes)],
             [
@@ -280,9 +302,9 @@ def page(found: dict[str, Any]) -> str:
         board, net = (f"{1e6 * a:.0f} µs · log₂ p and {b / 1e9:.0f} GB/s" for a, b in (BOARD, NETWORK))
         parts += [
             f"## On GPUs\n\nt₀ and s measured on one {found['gpu']}. What is between GPUs is **assumed**, "
-            f"not measured: {board} among up to eight, {net} beyond. A batch of {BATCH}:\n",
+            f"not measured: {board} among up to eight, {net} beyond. A batch of {GPU_BATCH}:\n",
             _curves(found, "cuda", of_gpus, weak=False),
-            f"{EACH} matrices on each:\n",
+            f"{GPU_EACH} matrices on each:\n",
             _curves(found, "cuda", of_gpus, weak=True),
         ]
     parts.append("By `python -m benchmarks.devices`.")
@@ -306,7 +328,13 @@ def main() -> None:
     arguments = parser.parse_args()
     sizes = [int(p) for p in arguments.processes.split(",") if int(p) <= max(2, os.cpu_count() or 1)]
     torch.set_num_threads(1)
-    found: dict[str, Any] = {"processor": processor(), "steps": {}, "silent": {}, "all-reduce": {}}
+    found: dict[str, Any] = {
+        "processor": processor(),
+        "processors": os.cpu_count(),
+        "steps": {},
+        "silent": {},
+        "all-reduce": {},
+    }
     found["cuda"] = {}
     found["cpu"] = {norm: compute(norm, "cpu") for norm in NORMS}
     if torch.cuda.is_available():

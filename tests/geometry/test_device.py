@@ -52,7 +52,7 @@ def test_the_papers_chart_does_not_synchronise_to_warn() -> None:
     m.unchart(X)  # loads what the first call loads
     torch.cuda.set_sync_debug_mode("error")
     try:
-        m.diffeo._warn_unless_exact(X, None)
+        m.diffeo.warn_unless_exact(X, None)
         m.diffeo.multipliers()
     finally:
         torch.cuda.set_sync_debug_mode("default")

@@ -81,10 +81,9 @@ class CoordinateNorm(sync.Synchronised):
         flat = x.reshape(-1, self.features)
         N = flat.shape[0]
         mean = sync.mean(flat, self.group)
-        var = sync.mean((flat - mean).square(), self.group)
+        var, total = sync.mean_and_count((flat - mean).square(), self.group)
         with torch.no_grad():
             several = N > 1 or sync.are_several(self.group)
-            total = sync.count(N, self.group, var) if sync.are_several(self.group) else N
             unbiased = var * (total / (total - 1)) if several else var
             if can_inspect(unbiased) and not bool(unbiased.isfinite().all()):
                 self._require_finite(x.detach())

@@ -26,17 +26,18 @@ def total(x: Tensor, group: Group | None) -> Tensor:
     return replicated(processes.total(x, name), name)
 
 
-def count(n: int, group: Group | None, like: Tensor) -> Tensor:
-    """The sum of n over the processes, a tensor `()` in the dtype of ``like``."""
-    with torch.no_grad():
-        return total(like.new_full((), n), group)
-
-
 def mean(x: Tensor, group: Group | None) -> Tensor:
     """The mean over the first dimension of x `(N, ...)` and over the processes; N may differ."""
+    return mean_and_count(x, group)[0]
+
+
+def mean_and_count(x: Tensor, group: Group | None) -> tuple[Tensor, Tensor | int]:
+    """The mean, and over how many it is: one call, since a call takes longer than what it sends."""
     if not are_several(group):
-        return x.mean(0)
-    return total(x.sum(0), group) / count(len(x), group, x)
+        return x.mean(0), len(x)
+    sums = total(torch.cat([x.sum(0).reshape(-1), x.new_full((1,), len(x))]), group)
+    count = sums[-1].detach()
+    return sums[:-1].reshape(x.shape[1:]) / count, count
 
 
 class Synchronised(nn.Module):
