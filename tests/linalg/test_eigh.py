@@ -83,9 +83,35 @@ def test_a_matrix_the_native_solver_gives_up_is_solved_by_torch(monkeypatch: pyt
     assert given_up
     torch.testing.assert_close(values, expected)
     torch.testing.assert_close(U * values[..., None, :] @ U.mT, X)
-    monkeypatch.setattr(door, "_torch", lambda X, vectors: (_ for _ in ()).throw(RuntimeError("no")))
-    with pytest.raises(InvalidMatrixError, match="matrix 7 failed, though it is finite: no"):
+    monkeypatch.setattr(door, "_torch", lambda X, vectors: refuses(X))
+    with pytest.raises(InvalidMatrixError, match="matrix 7 failed by two methods, though it is finite"):
         linalg.eigh(X)
+
+
+def refuses(X: Tensor) -> tuple[Tensor, Tensor]:
+    raise torch.linalg.LinAlgError("linalg.eigh: the algorithm failed to converge")
+
+
+@pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_lapack_gives_up_is_solved_by_jacobi(
+    batch: tuple[int, ...], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X = torch.randn(*batch, 5, 5, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    X = X + X.mT
+    expected = torch.linalg.eigvalsh(X)
+    monkeypatch.setattr(native, "instruction_sets", lambda: ())
+    monkeypatch.setattr(torch.linalg, "eigh", refuses)
+    monkeypatch.setattr(torch.linalg, "eigvalsh", refuses)
+    values, U = linalg.eigh(X)
+    tolerance = 1e-12 if dtype == torch.float64 else 1e-5
+    torch.testing.assert_close(values, expected, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(U * values[..., None, :] @ U.mT, X, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(linalg.eigvalsh(X), values, rtol=0, atol=0)
+    monkeypatch.setattr(door, "jacobi", lambda X: None)
+    with pytest.raises(InvalidMatrixError, match="failed by two methods, though it is finite") as caught:
+        linalg.eigh(X)
+    assert caught.value.index == (0,) * len(batch)
 
 
 def test_which_batches_go_to_the_native_solver(monkeypatch: pytest.MonkeyPatch) -> None:

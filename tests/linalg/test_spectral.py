@@ -23,6 +23,7 @@ from alem.linalg import (
     Chain,
     InvalidMatrixError,
     NotPositiveDefiniteError,
+    native,
     pushforward,
     solve_pushforward,
     spectral,
@@ -310,3 +311,35 @@ def test_only_linalg_decomposes():
         for line in file.read_text().splitlines():
             assert not re.search(call, line), f"{file}: {line}"
     assert files
+
+
+@pytest.mark.parametrize("native_is_there", [True, False])
+def test_what_is_too_large_for_a_float_is_an_error_that_names_it(
+    native_is_there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not native_is_there:
+        monkeypatch.setattr(native, "instruction_sets", lambda: ())
+    X = torch.eye(3, dtype=torch.float32).repeat(4, 1, 1)
+    X[2] *= 89.0  # e⁸⁹ is more than a float holds
+    with pytest.raises(
+        InvalidMatrixError, match=r"matrix 2 of the result.* too large for torch.float32"
+    ) as at:
+        linalg.exp(X)
+    assert at.value.index == (2,)
+    assert linalg.exp(X * (88.0 / 89.0)).isfinite().all()
+    V = X.clone()
+    V[1, 0, 0] = torch.nan
+    with pytest.raises(InvalidMatrixError, match=r"matrix 1 .* NaN or infinite"):
+        linalg.pushforward(X, V, linalg.LOG)
+    with pytest.raises(InvalidMatrixError, match=r"of the result"):
+        linalg.solve_pushforward(1e30 * X.abs(), 1e30 * X, linalg.LOG)
+
+
+def test_second_derivatives_in_single_precision_reach_as_far_as_their_values() -> None:
+    """Third powers of 1e-30 are no floats, but ⟨V, d²log(P)[V]⟩ = −‖V‖²/p² for P = pI is one."""
+    for p in (1e-30, 1.0, 1e30):
+        P = (p * torch.eye(3)).requires_grad_()
+        V = p * torch.eye(3)
+        pushed = linalg.pushforward(P, V, linalg.LOG)
+        (grad,) = torch.autograd.grad(pushed.sum(), P)
+        torch.testing.assert_close(grad.diagonal(), torch.full((3,), -1 / p), rtol=1e-5, atol=0.0)

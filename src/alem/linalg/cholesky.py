@@ -20,6 +20,7 @@ from alem.linalg.errors import (
     can_inspect,
     matrix_name,
     require_finite,
+    require_in_range,
     require_square,
     worst_index,
 )
@@ -117,7 +118,7 @@ def cholesky_exp(Z: Tensor) -> Tensor:
     """
     require_square(Z)
     L = _with_diagonal(Z, _diagonal(Z).exp())
-    return symmetrize(L @ L.mT)
+    return _in_range(symmetrize(L @ L.mT), Z)
 
 
 @full_precision
@@ -161,7 +162,7 @@ def cholesky_exp_pushforward(Z: Tensor, W: Tensor) -> Tensor:
     require_square(Z)
     diagonal = _diagonal(Z).exp()
     L = _with_diagonal(Z, diagonal)
-    return cholesky_pullback(L, _with_diagonal(W, _diagonal(W) * diagonal))
+    return _in_range(cholesky_pullback(L, _with_diagonal(W, _diagonal(W) * diagonal)), Z, W)
 
 
 @full_precision
@@ -191,7 +192,14 @@ def unwhiten(L: Tensor, Y: Tensor) -> Tensor:
 
     Shapes: two of ``(..., n, n)``, broadcast, to symmetric ``(..., n, n)``.
     """
-    return symmetrize(L @ Y @ L.mT)
+    return _in_range(symmetrize(L @ Y @ L.mT), Y)
+
+
+def _in_range(X: Tensor, *causes: Tensor) -> Tensor:
+    """X itself, which the product that made it may have taken beyond the largest float."""
+    if can_inspect(X):
+        require_in_range(X.detach(), *(cause.detach() for cause in causes))
+    return X
 
 
 def _diagonal(X: Tensor) -> Tensor:

@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from alem.linalg import cusolver, failures, native
 from alem.linalg.autograd import Function, apply, opaque
 from alem.linalg.errors import InvalidMatrixError, matrix_name, require_finite
+from alem.linalg.jacobi import jacobi
 from alem.linalg.precision import full_precision
 
 
@@ -65,8 +68,8 @@ def decompose(X: Tensor, vectors: bool) -> tuple[Tensor, Tensor]:
         require_finite(X)
     try:
         return _threaded(X, vectors) if _is_worth_threads(X) else _torch(X, vectors)
-    except RuntimeError as error:  # torch.linalg.LinAlgError is one
-        raise InvalidMatrixError(f"the eigendecomposition failed on finite matrices: {error}") from error
+    except LinAlgError:
+        return _one_by_one(X, vectors)
 
 
 @decompose.register_fake
@@ -118,20 +121,37 @@ def _native(X: Tensor, vectors: bool) -> tuple[Tensor, Tensor]:
     values, U, info = native.eigh(X, vectors)
     if bool(info.any()):
         require_finite(X)
-        for index in (info != 0).nonzero().tolist():  # as good as never: by another method, then
-            one = _retry(X, tuple(index), vectors)
-            values[tuple(index)] = one[0]
-            U[tuple(index)] = one[1]
+        for place in (info != 0).nonzero().tolist():  # as good as never: by another method, then
+            index = tuple(place)
+            try:
+                values[index], U[index] = _torch(X[index], vectors)
+            except LinAlgError as error:
+                raise _failed(index) from error
     return values, U
 
 
-def _retry(X: Tensor, index: tuple[int, ...], vectors: bool) -> tuple[Tensor, Tensor]:
-    try:
-        return _torch(X[index], vectors)
-    except RuntimeError as error:
-        raise InvalidMatrixError(
-            f"the eigendecomposition of {matrix_name(index)} failed, though it is finite: {error}", index
-        ) from error
+def _one_by_one(X: Tensor, vectors: bool) -> tuple[Tensor, Tensor]:
+    """Each matrix by itself, and the one that LAPACK does not solve by Jacobi's rotations."""
+    values, U = X.new_empty(X.shape[:-1]), X.new_empty(X.shape if vectors else (*X.shape[:-2], 0))
+    for index in np.ndindex(X.shape[:-2]):
+        try:
+            values[index], U[index] = _torch(X[index], vectors)
+        except LinAlgError as error:
+            found = jacobi(X[index])
+            if found is None:
+                raise _failed(index) from error
+            values[index] = found[0]
+            if vectors:
+                U[index] = found[1]
+    return values, U
+
+
+def _failed(index: tuple[int, ...]) -> InvalidMatrixError:
+    return InvalidMatrixError(
+        f"the eigendecomposition of {matrix_name(index)} failed by two methods, though it is finite; scale "
+        "it to entries of about 1, or drop it",
+        index,
+    )
 
 
 # LAPACK with threads over the batch.

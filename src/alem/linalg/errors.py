@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -109,6 +110,23 @@ def require_square(X: Tensor) -> None:
         )
     if X.dtype not in (torch.float32, torch.float64):
         raise InvalidMatrixError(f"expected float32 or float64, got {X.dtype}; convert with X.double()")
+
+
+def require_in_range(Y: Tensor, *causes: Tensor) -> None:
+    """Raise InvalidMatrixError, naming the worst matrix, where Y `(..., n, n)` is not finite.
+
+    If one of the ``causes`` of Y `(..., n, n)` is not finite either, it is that which is said.
+    """
+    if math.isfinite(Y.sum().item()) or bool(Y.isfinite().all()):  # the sum may be too large by itself
+        return
+    for cause in causes:
+        require_finite(cause)
+    index = worst_index((~Y.isfinite()).sum((-2, -1)).double())
+    raise InvalidMatrixError(
+        f"{matrix_name(index)} of the result, of shape {tuple(Y.shape)}, is too large for {Y.dtype}: scale "
+        "the matrices, with TraceNorm say, shorten tangent vectors, or use double precision",
+        index,
+    )
 
 
 def require_positive(x: Tensor) -> None:

@@ -29,9 +29,10 @@ class _Elementary(ScalarMap):
         width: Callable[[Tensor], Tensor],
         positive: bool = False,
         increasing: bool = True,
+        grows: bool = False,
         is_native: bool = False,
     ) -> None:
-        self.name, self.positive, self.increasing = name, positive, increasing
+        self.name, self.positive, self.increasing, self.grows = name, positive, increasing, grows
         self._stages = (Stage(name),) if is_native else None
         self._f, self._first, self._second, self._width = f, first, second, width
 
@@ -67,7 +68,7 @@ def _exp_second(x: Tensor, y: Tensor, z: Tensor) -> Tensor:
 
 
 LOG = _Elementary("log", torch.log, divided.log, _log_second, _itself, positive=True, is_native=True)
-EXP = _Elementary("exp", torch.exp, divided.exp, _exp_second, torch.ones_like, is_native=True)
+EXP = _Elementary("exp", torch.exp, divided.exp, _exp_second, torch.ones_like, grows=True, is_native=True)
 SQRT = _Elementary("sqrt", torch.sqrt, divided.sqrt, divided.sqrt_second, _itself, positive=True)
 INVERSE_SQRT = _Elementary(
     "inverse_sqrt",
@@ -85,6 +86,7 @@ class Power(ScalarMap):
 
     n_parameters = 1
     positive = True
+    grows = True
 
     def values(self, x: Tensor, p: Tensor) -> Tensor:  # type: ignore[override]
         return x ** p[..., None]

@@ -30,7 +30,7 @@ from torch import Tensor
 from alem.linalg import native
 from alem.linalg.autograd import Function, apply, last_derivatives, zeros_for_none
 from alem.linalg.eigh import decompose
-from alem.linalg.errors import can_inspect, require_positive, require_square
+from alem.linalg.errors import can_inspect, require_in_range, require_positive, require_square
 from alem.linalg.precision import full_precision
 from alem.linalg.spectral_map import SpectralMap, differences
 from alem.linalg.vectorize import symmetrize
@@ -83,7 +83,10 @@ def _with_derivative(
     if relative:
         V = V - Y
     shape = torch.broadcast_shapes(X.shape, V.shape)
-    return Y, apply(_Derivative, phi, mode, V.expand(shape), X.expand(shape), x, U, *parameters)
+    result = apply(_Derivative, phi, mode, V.expand(shape), X.expand(shape), x, U, *parameters)
+    if can_inspect(result):
+        require_in_range(result.detach(), V.detach())
+    return Y, result
 
 
 def rotate(U: Tensor, A: Tensor) -> Tensor:
@@ -135,8 +138,12 @@ class _Spectral(Function):
             require_positive(x)
         native_map = _native_map(phi, x, U, parameters=parameters)
         if native_map is not None:
-            return native.function(x, U, native_map), x, U
-        return _recompose(U, phi.values(x, *parameters)), x, U
+            Y = native.function(x, U, native_map)
+        else:
+            Y = _recompose(U, phi.values(x, *parameters))
+        if phi.grows and can_inspect(Y):
+            require_in_range(Y)
+        return Y, x, U
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -232,7 +239,10 @@ class _Derivative(Function):
     @staticmethod
     def backward(ctx: Any, G: Tensor) -> tuple[Tensor | None, ...]:
         V, _, x, U, *parameters, R = ctx.saved_tensors
-        phi, mode = ctx.phi, ctx.mode
+        phi, mode, dtype = ctx.phi, ctx.mode, G.dtype
+        if dtype == torch.float32 and can_inspect(x):  # whose range ends at third powers of 1e-13
+            G, V, x, U, R = (A.double() for A in (G, V, x, U, R))
+            parameters = [p.double() for p in parameters]
         gaps = differences(x)
         differential = phi.first(x, gaps, *parameters)
         H, V, R = (rotate(U.mT, symmetrize(A)) for A in (G, V, R))
@@ -250,7 +260,8 @@ class _Derivative(Function):
         if any(ctx.needs_input_grad[6:]):
             vjp = torch.func.vjp(lambda *p: phi.first(x, gaps, *p).apply(right), *parameters)[1]
             grads[4:] = [sign * g for g in vjp(left)]
-        return (None, None, *last_derivatives(tuple(grads), (G, *ctx.saved_tensors)))
+        found = tuple(None if g is None else g.to(dtype) for g in grads)
+        return (None, None, *last_derivatives(found, (G, *ctx.saved_tensors)))
 
 
 class _DerivativeWithForwardMode(_Derivative):

@@ -79,6 +79,7 @@ class SpectralMap(ABC):
     n_parameters: int = 0
     positive: bool = False  # whether φ is defined on positive eigenvalues only
     increasing: bool = False  # whether φ keeps every spectrum in ascending order
+    grows: bool = False  # whether φ of what a float holds may be more than it holds
     by_rank: bool = False  # whether φ_i depends on the rank i, not only on the set of eigenvalues
 
     @abstractmethod
@@ -227,6 +228,7 @@ class Chain(SpectralMap):
         self.n_parameters = outer.n_parameters + inner.n_parameters
         self.positive = inner.positive
         self.increasing = outer.increasing and inner.increasing
+        self.grows = outer.grows or inner.grows
         self.by_rank = outer.by_rank or inner.by_rank
 
     @staticmethod
