@@ -239,29 +239,61 @@ class _Derivative(Function):
     @staticmethod
     def backward(ctx: Any, G: Tensor) -> tuple[Tensor | None, ...]:
         V, _, x, U, *parameters, R = ctx.saved_tensors
-        phi, mode, dtype = ctx.phi, ctx.mode, G.dtype
-        if dtype == torch.float32 and can_inspect(x):  # whose range ends at third powers of 1e-13
-            G, V, x, U, R = (A.double() for A in (G, V, x, U, R))
-            parameters = [p.double() for p in parameters]
-        gaps = differences(x)
-        differential = phi.first(x, gaps, *parameters)
-        H, V, R = (rotate(U.mT, symmetrize(A)) for A in (G, V, R))
-        B = getattr(differential, _TRANSPOSE[mode])(H)
-        # ⟨G, R⟩ varies with X and the parameters as sign·⟨left, DF[right]⟩, both held fixed, does
-        sign, left, right = {
-            "apply": (1.0, H, V),
-            "adjoint": (1.0, V, H),
-            "solve": (-1.0, B, R),
-            "solve_adjoint": (-1.0, R, B),
-        }[mode]
-        grads: list[Tensor | None] = [rotate(U, B), None, None, None, *(None for _ in parameters)]
-        if ctx.needs_input_grad[3]:
-            grads[1] = sign * rotate(U, phi.second(x, gaps, left, right, *parameters))
-        if any(ctx.needs_input_grad[6:]):
-            vjp = torch.func.vjp(lambda *p: phi.first(x, gaps, *p).apply(right), *parameters)[1]
-            grads[4:] = [sign * g for g in vjp(left)]
-        found = tuple(None if g is None else g.to(dtype) for g in grads)
-        return (None, None, *last_derivatives(found, (G, *ctx.saved_tensors)))
+        needed = ctx.needs_input_grad[3], any(ctx.needs_input_grad[6:])
+        tensors = (G, V, x, U, R, *parameters)
+        grads = _gradients_of_derivative(ctx.phi, ctx.mode, needed, *tensors)
+        far = _far(x)
+        if far is not None:
+            wide = _gradients_of_derivative(ctx.phi, ctx.mode, needed, *(t.double() for t in tensors))
+            for i, (one, other) in enumerate(zip(grads, wide, strict=True)):
+                if one is not None and other is not None:
+                    other = other.to(one.dtype)
+                    grads[i] = torch.where(far[..., None, None], other, one) if i < 4 else other
+        return (None, None, *last_derivatives(tuple(grads), (G, *ctx.saved_tensors)))
+
+
+def _gradients_of_derivative(
+    phi: SpectralMap,
+    mode: str,
+    needed: tuple[bool, bool],
+    G: Tensor,
+    V: Tensor,
+    x: Tensor,
+    U: Tensor,
+    R: Tensor,
+    *parameters: Tensor,
+) -> list[Tensor | None]:
+    """Of ⟨G, R⟩ in V, X, x, U and the parameters, R being what ``mode`` makes of V."""
+    gaps = differences(x)
+    differential = phi.first(x, gaps, *parameters)
+    H, V, R = (rotate(U.mT, symmetrize(A)) for A in (G, V, R))
+    B = getattr(differential, _TRANSPOSE[mode])(H)
+    # ⟨G, R⟩ varies with X and the parameters as sign·⟨left, DF[right]⟩, both held fixed, does
+    sign, left, right = {
+        "apply": (1.0, H, V),
+        "adjoint": (1.0, V, H),
+        "solve": (-1.0, B, R),
+        "solve_adjoint": (-1.0, R, B),
+    }[mode]
+    grads: list[Tensor | None] = [rotate(U, B), None, None, None, *(None for _ in parameters)]
+    if needed[0]:
+        grads[1] = sign * rotate(U, phi.second(x, gaps, left, right, *parameters))
+    if needed[1]:
+        vjp = torch.func.vjp(lambda *p: phi.first(x, gaps, *p).apply(right), *parameters)[1]
+        grads[4:] = [sign * g for g in vjp(left)]
+    return grads
+
+
+def _far(x: Tensor) -> Tensor | None:
+    """Which spectra have third powers, as second derivatives do, that float32 does not hold; or None.
+
+    None too where they are not float32, or cannot be looked at.
+    """
+    if x.dtype != torch.float32 or not can_inspect(x) or not x.numel():
+        return None
+    size = x.abs()
+    far = (size.amax(-1) > 1e12) | (size.amin(-1) < 1e-12)
+    return far if bool(far.any()) else None
 
 
 class _DerivativeWithForwardMode(_Derivative):
