@@ -3,11 +3,12 @@ VENV   := .venv
 PYTHON := $(VENV)/bin/python
 PIP    := $(PYTHON) -m pip install --disable-pip-version-check --quiet -c constraints.txt
 
-.PHONY: help demo test check bench pages docs format clean
+.PHONY: help demo test stress check bench pages docs format clean
 
 help:
 	@echo "make demo    train and compare three networks on digits, and write a report"
 	@echo "make test    run the tests; ARGS=\"-k name\" is passed to pytest"
+	@echo "make stress  all spectra, sizes and scales of tests/stress, of which the tests take a sample: hours"
 	@echo "make check   format, lint, types, import order"
 	@echo "make bench   time alem beside its peers; ARGS=--quick is passed on"
 	@echo "make pages   measure what the other pages of docs/results/ show"
@@ -29,6 +30,9 @@ demo: $(VENV)/.installed-train
 # A thread for each worker: more would compete for the same cores.
 test: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2 $(ARGS)
+
+stress: $(VENV)/.installed-dev
+	ALEM_STRESS=full OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2 tests/stress $(ARGS)
 
 check: $(VENV)/.installed-dev
 	$(VENV)/bin/ruff format --check .
