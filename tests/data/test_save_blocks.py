@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from alem.data import DataError, dataset, load, save_blocks
 from alem.linalg import InvalidMatrixError, NotPositiveDefiniteError
@@ -54,6 +55,25 @@ def test_a_block_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
+def test_what_goes_wrong_at_the_source_is_said_as_it_is(tmp_path: Path) -> None:
+    def gone() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        yield spd(3, 2), np.zeros(3)
+        raise FileNotFoundError(2, "No such file", "subject07.h5")
+
+    with pytest.raises(FileNotFoundError, match=r"subject07\.h5"):
+        save_blocks(gone(), tmp_path / "store")
+    assert os.listdir(tmp_path) == []
+
+
+def test_tensors_will_do_and_a_split_must_be_booleans(tmp_path: Path) -> None:
+    X = torch.from_numpy(spd(3, 2)).requires_grad_()
+    save_blocks([(X, torch.arange(3))], tmp_path / "store", classes=iter("abc"))
+    assert load(tmp_path / "store").classes == ("a", "b", "c")
+    block = {"matrices": X, "labels": np.arange(3), "train": np.arange(3)}
+    with pytest.raises(DataError, match="train must be booleans"):
+        save_blocks([block], tmp_path / "other")
+
+
 def test_bad_matrices_are_named_by_their_place_among_all(tmp_path: Path) -> None:
     X, y = spd(20, 3), np.zeros(20)
     X[13, 0, 0] = np.nan
@@ -86,6 +106,9 @@ def test_deficient_matrices_are_written_as_they_are_and_regularised_when_read(tm
         ({"matrices": spd(3, 3)}, r"no labels"),
         ({"matrices": spd(3, 3), "labels": np.zeros(3), "age": np.zeros(3)}, r"the same columns"),
         ({"labels": np.zeros(3)}, r"needs matrices"),
+        ((spd(3, 3), ["a", "b", "c"]), r"labels is <U1, and float64 before it"),
+        (spd(3, 3), r"at matrix 5 must be a pair .* got ndarray"),
+        (None, r"must be a pair .* got NoneType"),
     ],
 )
 def test_blocks_that_do_not_fit_together(tmp_path: Path, block: object, message: str) -> None:

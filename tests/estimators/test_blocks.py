@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import NotFittedError
 
 from alem.estimators import Covariances, FrechetClassifier, SPDNetClassifier, SPDNetRegressor, TangentSpace
 from alem.estimators import blocks as blocks_module
@@ -228,9 +229,8 @@ def test_errors_name_the_place_among_all_samples(given: Callable[[Array], Any], 
             estimator.fit(given(bad), y)
         assert caught.value.index == (77,)
         fitted = estimator.fit(X, y)
-        if not isinstance(given(bad), list):  # of blocks one by one nobody knows where they begin
-            with pytest.raises(InvalidMatrixError, match="matrix 77 "):
-                whole(fitted.transform(given(bad)))
+        with pytest.raises(InvalidMatrixError, match="matrix 77 "):
+            whole(fitted.transform(given(bad)))
 
 
 def test_numbers_of_labels_and_weights_that_do_not_fit(given: Callable[[Array], Any], data: Any) -> None:
@@ -251,7 +251,87 @@ def test_a_dask_array_must_have_known_chunks_of_matrices(data: Any) -> None:
     with pytest.raises(ValueError, match="compute_chunk_sizes"):
         TangentSpace("lem").fit(unknown)
     TangentSpace("lem").fit(unknown.compute_chunk_sizes())
-    with pytest.raises(ValueError, match="two dimensions"):
+    with pytest.raises(ValueError, match=r"matrices \(n_samples, n, n\)"):
         TangentSpace("lem").fit(lazy).transform(lazy[:, 0])
     with pytest.raises(ValueError, match="fitted to 4 channels"):
         TangentSpace("lem").fit(lazy).transform(lazy[:, :3, :3])
+
+
+def test_what_is_lazy_is_computed_with_the_estimator_as_it_was(data: Any) -> None:
+    X, y, _ = data
+    other = X[::-1] * 7
+    lazy = da.from_array(X, chunks=20)
+    for estimator, method in (
+        (TangentSpace("lem"), "transform"),
+        (FrechetClassifier("lem"), "decision_function"),
+        (SPDNetClassifier(epochs=1, random_state=0), "predict_proba"),
+    ):
+        expected = getattr(estimator.fit(X, y), method)(X)
+        of_dask, of_blocks = (getattr(estimator, method)(given) for given in (lazy, generator(X)))
+        getattr(estimator, "partial_fit", estimator.fit)(other, y)
+        np.testing.assert_allclose(whole(of_dask), expected, atol=1e-12)
+        np.testing.assert_allclose(whole(of_blocks), expected, atol=1e-12)
+
+
+def test_sums_do_not_outlive_their_metric(data: Any) -> None:
+    X, y, _ = data
+    kinds = np.unique(y)
+    for estimator, more in ((TangentSpace("lem"), ()), (FrechetClassifier("lem"), (kinds,))):
+        estimator.fit(X, y).set_params(metric="aim").fit(X[:50], y[:50])
+        estimator.set_params(metric="lem").partial_fit(X[50:], y[50:], *more)
+        expected = type(estimator)("lem").fit(X[50:], y[50:])
+        for a, b in zip(
+            *(vars(e).get("means_", vars(e).get("reference_")) for e in (estimator, expected)), strict=True
+        ):
+            np.testing.assert_allclose(a, b, atol=1e-12)
+        estimator.set_params(metric="lcm")
+        with pytest.raises(
+            ValueError, match=r"fitted with metric='lem' and has now metric='lcm'.*call fit"
+        ):
+            estimator.partial_fit(X, y)
+        with pytest.raises(ValueError, match="fitted with metric='lem'"):
+            estimator.merge(expected)
+
+
+def test_a_generator_that_is_used_up_is_an_error(data: Any) -> None:
+    X, _, _ = data
+    space = TangentSpace("lem").fit(X)
+    blocks = generator(X)
+    assert len(whole(space.transform(blocks))) == 150
+    with pytest.raises(ValueError, match="gone through once"):
+        list(space.transform(blocks))
+    with pytest.raises(ValueError, match="gone through once"):
+        list(TangentSpace("lem").fit_transform(generator(X)))
+    for given in (generator(X), da.from_array(X, chunks=20)):
+        with pytest.raises(NotFittedError):
+            TangentSpace().transform(given)
+    with pytest.raises(TypeError, match="would use up"):
+        Covariances().fit(generator(X))
+
+
+def test_blocks_without_samples_are_passed_over(data: Any) -> None:
+    X, y, _ = data
+    lazy = da.from_array(X, chunks=20)
+    lazy = lazy[
+        da.from_array(np.r_[np.zeros(40, bool), np.ones(110, bool)], chunks=20)
+    ].compute_chunk_sizes()
+    assert 0 in lazy.chunks[0]
+    some = [X[:0], X[40:70], X[:0], X[70:]]
+    for metric in ("lem", "aim"):
+        expected = FrechetClassifier(metric).fit(X[40:], y[40:])
+        for given in (lazy, some):
+            nearest = FrechetClassifier(metric).fit(given, y[40:])
+            np.testing.assert_allclose(nearest.means_, expected.means_, atol=1e-9)
+            assert whole(nearest.predict(given)).tolist() == expected.predict(X[40:]).tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.int16, bool, np.float32])
+def test_signals_of_any_dtype_over_dask(dtype: Any) -> None:
+    x = np.random.default_rng(0).integers(0, 50, (8, 3, 60)).astype(dtype) if dtype is not bool else (
+        np.random.default_rng(0).random((8, 3, 60)) > 0.5
+    )  # fmt: skip
+    expected = Covariances().fit_transform(x)
+    lazy = da.from_array(x, chunks=(3, 3, 60))
+    found = Covariances().fit(lazy).transform(lazy).compute()
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found, expected, rtol=1e-6)

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alem import geometry
-from alem.geometry import MomentSum
+from alem.geometry import MomentSum, blocks
+from alem.linalg import InvalidMatrixError
 
 from .conftest import FLAT, learned_metric, spd
 
@@ -82,3 +83,40 @@ def test_of_float32_sums_are_kept_in_double_precision() -> None:
     total = MomentSum(geometry.LogEuclidean()).add(X)
     torch.testing.assert_close(total.mean, X[0], rtol=1e-5, atol=1e-6)
     assert float(total.variance) < 1e-12
+
+
+def test_what_is_added_is_checked_and_added_whole_or_not_at_all(
+    m: geometry.PullbackMetric, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "PIECE", 10 * 8 * 16)
+    X = spd(40, n=4)
+    total = MomentSum(m).add(X)
+    bad, skew = X.clone(), X.clone()
+    bad[35, 0, 0] = torch.nan
+    skew[35, 0, 1] += 1
+    for wrong in (bad, skew):
+        with pytest.raises(InvalidMatrixError, match="matrix 35 "):
+            total.add(wrong)
+    for weights in ([-1.0], [float("nan")], [1.0, 1.0]):
+        with pytest.raises(InvalidMatrixError, match="weight"):
+            total.add(X[:1], torch.tensor(weights))
+    for shape in (X[0], X.reshape(2, 20, 4, 4), X.numpy()):
+        with pytest.raises(InvalidMatrixError, match="as tensors"):
+            total.add(shape)
+    assert total.weight == 40
+
+
+def test_parameters_that_have_changed_meanwhile_are_noticed(m: geometry.PullbackMetric) -> None:
+    if not list(m.parameters()):
+        pytest.skip("nothing to change")
+    m, X = copy.deepcopy(m), spd(9, n=4)
+    total = MomentSum(m).add(X)
+    with torch.no_grad():
+        next(m.parameters()).add_(0.1)
+    with pytest.raises(ValueError, match="other parameters"):
+        total.add(X)
+
+
+def test_a_mean_that_is_no_sum_says_so() -> None:
+    with pytest.raises(TypeError, match="no sum"):
+        MomentSum(geometry.AffineInvariant())

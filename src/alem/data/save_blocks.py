@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from alem.data.arrays import real
 from alem.data.dataset import read_labels
@@ -32,6 +33,7 @@ def save_blocks(blocks: Iterable[Block], path: str | Path, *, classes: Sequence[
     """
     target = Path(path)
     refuse_existing(target)
+    classes = None if classes is None else list(classes)
     temporary = beside(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -39,18 +41,31 @@ def save_blocks(blocks: Iterable[Block], path: str | Path, *, classes: Sequence[
         with written(temporary / "matrices.npy") as stream:
             columns, count = _matrices(stream, blocks, classes, target)
         if classes is not None:
-            columns["classes"] = np.array(list(classes), str)
+            columns["classes"] = np.array(classes, str)
         for key, column in columns.items():
             with written(temporary / f"{key}.npy") as stream:
                 np.save(stream, column, allow_pickle=False)
         flush(temporary)
         os.replace(temporary, target)
         flush(target.parent)
+    except _SourceError as error:
+        raise error.args[0] from None
     except OSError as error:
         raise DataError(f"{target} cannot be written ({error}); nothing was changed") from None
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return count
+
+
+class _SourceError(Exception):
+    """What went wrong with the system where blocks come from, and not where they go."""
+
+
+def _from(blocks: Iterable[Block]) -> Iterator[Block]:
+    try:
+        yield from blocks
+    except OSError as error:
+        raise _SourceError(error) from error
 
 
 def _matrices(
@@ -59,17 +74,13 @@ def _matrices(
     """Write the matrices one block after the other; the columns, and how many there were."""
     columns: dict[str, list[NDArray[Any]]] = {}
     count, like = 0, np.empty((0, 0, 0))
-    for block in blocks:
-        arrays = (
-            dict(block)
-            if isinstance(block, Mapping)
-            else dict(zip(("matrices", "labels"), block, strict=True))
-        )
+    for block in _from(blocks):
+        arrays = _arrays(block, count, target)
         X = _checked(arrays.pop("matrices", None), count, target)
         if not len(X):
             continue
-        if not like.size:
-            like = X
+        if not columns:
+            like = X[:0].copy()  # its shape and dtype
             _header(stream, like, 0)
             columns = {key: [] for key in arrays}
             for key in arrays:
@@ -84,6 +95,23 @@ def _matrices(
         raise DataError(f"{target}: there are no matrices to write")
     _header(stream, like, count)
     return {key: np.concatenate(parts) for key, parts in columns.items()}, count
+
+
+def _arrays(block: Block, start: int, target: Path) -> dict[str, Any]:
+    """The columns of a block by name, the matrices among them."""
+    if isinstance(block, Mapping):
+        arrays = dict(block)
+    elif isinstance(block, (tuple, list)) and len(block) == 2:
+        arrays = dict(zip(("matrices", "labels"), block, strict=True))
+    else:
+        raise DataError(
+            f"{target}: the block at matrix {start} must be a pair of matrices and labels, or a mapping, "
+            f"got {type(block).__name__}"
+        )
+    for key in arrays:
+        if not isinstance(key, str):
+            raise DataError(f"{target}: a column cannot be called {key!r}; give it another plain name")
+    return {key: a.detach().cpu().numpy() if isinstance(a, Tensor) else a for key, a in arrays.items()}
 
 
 def _header(stream: BinaryIO, like: NDArray[Any], count: int) -> None:
@@ -127,8 +155,15 @@ def _require_alike(
         )
     for key, column in arrays.items():
         array = np.asarray(column)
+        if key == "train" and array.dtype != bool:
+            raise DataError(f"{where}: train must be booleans, true for training, got {array.dtype}")
         if array.shape != (len(X),) or array.dtype.hasobject:
             raise DataError(
                 f"{where}: {key} must be numbers or strings ({len(X)},), got {array.dtype} of shape "
                 f"{array.shape}"
+            )
+        if columns[key] and array.dtype.kind != columns[key][0].dtype.kind:
+            raise DataError(
+                f"{where}: {key} is {array.dtype}, and {columns[key][0].dtype} before it; make all of one "
+                "kind"
             )

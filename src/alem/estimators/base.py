@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from alem import geometry
-from alem.estimators.blocks import Samples, is_blocks, is_dask
+from alem.estimators.blocks import Samples, is_blocks, is_dask, whole_samples
 from alem.geometry import Metric
 from alem.linalg import InvalidMatrixError
 
@@ -32,12 +32,13 @@ class MatrixEstimator(BaseEstimator):
     def _samples(self, X: Any, sample_weight: Any = None) -> Samples:
         """The SPD matrices of an array, a Dask array or blocks, checked as they are gone through."""
         if is_dask(X):
+            X = whole_samples(X)
             self._matrices(self._stand_in(X), reset=True)
         return Samples(self._matrices, X, read_weights(sample_weight, length(X)))
 
     def _stand_in(self, X: Any) -> Any:
         """One sample such as those of a Dask array X."""
-        return np.eye(X.shape[1], X.shape[2])[None].astype(X.dtype)
+        return np.eye(X.shape[1], X.shape[2])[None].astype(float_like(X))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -45,6 +46,11 @@ class MatrixEstimator(BaseEstimator):
         tags.input_tags.three_d_array = True
         tags.input_tags.positive_only = False
         return tags
+
+
+def float_like(X: Any) -> Any:
+    """The dtype of a Dask array X, or float64 where it holds no floats."""
+    return X.dtype if X.dtype.kind == "f" else np.float64
 
 
 def length(X: Any) -> int | None:
@@ -100,7 +106,8 @@ def read_weights(sample_weight: Any, n_samples: int | None) -> Tensor | None:
         return None
     weights = np.asarray(as_array(sample_weight), dtype=np.float64)
     if weights.shape != (weights.size if n_samples is None else n_samples,):
-        raise ValueError(f"sample_weight must have shape ({n_samples},), got {weights.shape}")
+        wanted = "one number for each sample" if n_samples is None else f"shape ({n_samples},)"
+        raise ValueError(f"sample_weight must have {wanted}, got shape {weights.shape}")
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
         raise ValueError("sample_weight must be finite, not negative and not all zero")
     return torch.from_numpy(weights)
@@ -119,6 +126,15 @@ def needs_a_flat_metric(estimator: Any) -> bool:
             "takes several passes; take a flat metric, 'lem' say, or give fit all blocks"
         )
     return True
+
+
+def require_same_metric(estimator: Any) -> None:
+    """Raise ValueError unless what was fitted is of the metric that the estimator has now."""
+    if estimator.metric is not estimator._fitted_metric and estimator.metric != estimator._fitted_metric:
+        raise ValueError(
+            f"{type(estimator).__name__} was fitted with metric={estimator._fitted_metric!r} and has now "
+            f"metric={estimator.metric!r}: sums of one are nothing to the other; call fit"
+        )
 
 
 def make_metric(metric: str | Metric, n: int) -> Metric:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
@@ -9,6 +10,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from alem import geometry
@@ -32,6 +35,14 @@ def is_blocks(X: Any) -> bool:
     if isinstance(X, (list, tuple)):
         return bool(X) and all(getattr(block, "ndim", 0) == 3 for block in X)
     return isinstance(X, Iterable) and not isinstance(X, str) and not hasattr(X, "shape")
+
+
+_NONE = "there are no blocks of samples; a generator can be gone through once"
+
+
+def some(blocks: Iterable[Any]) -> Iterator[Any]:
+    """The blocks that have samples."""
+    return (block for block in blocks if len(block))
 
 
 def slices(X: Any) -> Iterator[Any]:
@@ -85,10 +96,10 @@ class Samples(geometry.Blocks):
     def read(self) -> Iterator[tuple[int, Tensor]]:
         """Blocks as they are in this process, and where each begins."""
         start = 0
-        for i, block in enumerate(self._source()):
+        for block in self._source():
             with _beginning_at(start, block):
-                known = i == 0 and self._first is not None
-                matrices = self._first if known else self._read(block, i == 0)
+                known = start == 0 and self._first is not None
+                matrices = self._first if known else self._read(block, start == 0)
             assert matrices is not None
             end = start + len(matrices)
             if self._weights is not None and end > len(self._weights):
@@ -99,11 +110,11 @@ class Samples(geometry.Blocks):
         self._require_weights(start)
 
     def _source(self) -> Iterator[Any]:
-        return iter(self._blocks) if is_blocks(self._blocks) else slices(self._blocks)
+        return some(self._blocks) if is_blocks(self._blocks) else slices(self._blocks)
 
     def _require_some(self, there_are: bool) -> None:
         if not there_are:
-            raise ValueError("there are no blocks of samples; a generator can be gone through once")
+            raise ValueError(_NONE)
 
     def _require_weights(self, n_samples: int) -> None:
         if self._weights is not None and len(self._weights) != n_samples:
@@ -137,6 +148,8 @@ def _part(weights: Tensor | None, start: int, size: int) -> Tensor | None:
 
 
 def _one(read: Callable[[Any, bool], Tensor], f: OfBlock[T], start: int, chunk: Any, w: Tensor | None) -> T:
+    if not len(chunk):
+        return of_block(f, start, torch.zeros(chunk.shape, dtype=torch.float64), w)
     with _beginning_at(start, chunk):
         X = read(chunk, False)
     return of_block(f, start, X, w)
@@ -149,7 +162,10 @@ def _fold(join: Callable[[T, T], T], parts: list[T]) -> T:
 def whole_samples(X: Any) -> Any:
     """A Dask array with chunks of whole samples whose sizes are known."""
     if X.ndim != 3:
-        raise ValueError(f"expected samples of two dimensions, got a Dask array of shape {X.shape}")
+        raise ValueError(
+            "expected matrices (n_samples, n, n) or signals (n_samples, channels, times), got a Dask array "
+            f"of shape {X.shape}"
+        )
     if any(np.isnan(size) for size in X.shape):
         raise ValueError(
             "the chunks of this Dask array have sizes that are not known; call its compute_chunk_sizes()"
@@ -160,18 +176,40 @@ def whole_samples(X: Any) -> Any:
 def by_block(method: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Let a method of an array of samples take blocks too, and arrays larger than memory.
 
-    A Dask array gives a Dask array, an iterable of blocks a generator of results, an array an array.
+    A Dask array gives a Dask array, an iterable of blocks a generator of results, an array an array. What
+    is computed later is computed with the estimator as it is now.
     """
 
     @functools.wraps(method)
     def of_any(self: Any, X: Any) -> Any:
         if is_dask(X):
-            return _of_dask(self, method, X)
+            check_is_fitted(self)
+            return _of_dask(_as_it_is(self), method, X)
         if is_blocks(X):
-            return (method(self, block) for block in X)
+            check_is_fitted(self)
+            return _of_blocks(_as_it_is(self), method, X)
         return _of_array(self, method, X)
 
     return of_any
+
+
+def _as_it_is(estimator: Any) -> Any:
+    """A copy without the sums, which predict nothing."""
+    copied = copy.copy(estimator)
+    for name in ("sum_", "sums_"):
+        vars(copied).pop(name, None)
+    return copy.deepcopy(copied)
+
+
+def _of_blocks(estimator: Any, method: Callable[[Any, Any], Any], blocks: Iterable[Any]) -> Iterator[Any]:
+    start = 0
+    for block in some(blocks):
+        with _beginning_at(start, block):
+            result = method(estimator, block)
+        yield result
+        start += len(block)
+    if not start:
+        raise ValueError(_NONE)
 
 
 def _of_array(estimator: Any, method: Callable[[Any, Any], Any], X: Any) -> Any:
@@ -195,7 +233,7 @@ def _of_dask(estimator: Any, method: Callable[[Any, Any], Any], X: Any) -> Any:
     like = method(estimator, estimator._stand_in(X))
     tail = like.shape[1:]
     return X.map_blocks(
-        functools.partial(_of_chunk, method, estimator),
+        functools.partial(_of_chunk, method, estimator, like[:0]),
         drop_axis=[1, 2],
         new_axis=list(range(1, 1 + len(tail))) or None,
         chunks=(X.chunks[0], *((size,) for size in tail)),
@@ -204,7 +242,11 @@ def _of_dask(estimator: Any, method: Callable[[Any, Any], Any], X: Any) -> Any:
     )
 
 
-def _of_chunk(method: Callable[[Any, Any], Any], estimator: Any, X: Any, block_info: Any = None) -> Any:
+def _of_chunk(
+    method: Callable[[Any, Any], Any], estimator: Any, empty: Any, X: Any, block_info: Any = None
+) -> Any:
+    if not len(X):
+        return empty
     start, _ = block_info[0]["array-location"][0]
     with _beginning_at(start, X):
         return method(estimator, X)

@@ -10,8 +10,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from alem import geometry, linalg
-from alem.estimators.base import like, read_array
-from alem.estimators.blocks import by_block, is_dask, slices
+from alem.estimators.base import float_like, like, read_array
+from alem.estimators.blocks import by_block, is_blocks, is_dask, slices, some, whole_samples
 from alem.linalg import InvalidMatrixError
 from alem.linalg.covariance import require_estimator
 
@@ -36,9 +36,19 @@ class Covariances(TransformerMixin, BaseEstimator):
         self.assume_centered = assume_centered
 
     def fit(self, X: Any, y: Any = None) -> Covariances:
-        """Look at the shape of the signals, of an array or a Dask array; there is nothing to learn."""
+        """Look at the shape of the signals, in a list of blocks of the first; there is nothing to learn."""
         require_estimator(self.shrinkage, self.loading)
-        self._signals(self._stand_in(X) if is_dask(X) else next(slices(X)), reset=True)
+        if is_dask(X):
+            first = self._stand_in(whole_samples(X))
+        elif is_blocks(X):
+            if iter(X) is X:
+                raise TypeError(
+                    "fit would use up the first block of this generator; fit to an array of its kind"
+                )
+            first = next(iter(some(X)))
+        else:
+            first = next(slices(X))
+        self._signals(first, reset=True)
         return self
 
     @by_block
@@ -60,7 +70,7 @@ class Covariances(TransformerMixin, BaseEstimator):
     def _stand_in(self, X: Any) -> Any:
         """A signal such as those of a Dask array X, and long enough to have a covariance of full rank."""
         channels = X.shape[1]
-        return np.random.default_rng(0).normal(size=(1, channels, 2 * channels + 2)).astype(X.dtype)
+        return np.random.default_rng(0).normal(size=(1, channels, 2 * channels + 2)).astype(float_like(X))
 
     def _signals(self, X: Any, reset: bool) -> torch.Tensor:
         return torch.from_numpy(read_array(self, X, reset, 3, "signals (n_samples, channels, times)"))

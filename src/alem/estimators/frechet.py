@@ -19,6 +19,7 @@ from alem.estimators.base import (
     make_metric,
     needs_a_flat_metric,
     read_weights,
+    require_same_metric,
 )
 from alem.estimators.blocks import by_block
 from alem.estimators.labels import decision, read_labels
@@ -42,8 +43,15 @@ class FrechetClassifier(ClassifierMixin, TransformerMixin, MatrixEstimator):
     @torch.no_grad()
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> FrechetClassifier:
         """Take the weighted mean of each class; of an array, a Dask array or blocks."""
+        self.__dict__.pop("sums_", None)
         samples = self._samples(X, sample_weight)
-        metric = self.metric_ = make_metric(self.metric, samples.n)
+        metric = make_metric(self.metric, samples.n)
+        if not metric.is_flat and not samples.can_repeat:
+            raise TypeError(
+                f"{type(metric).__name__} takes several passes over the blocks, and these can be gone "
+                "through only once; give a list of blocks, or take a flat metric"
+            )
+        self._fitted_metric, self.metric_ = self.metric, metric
         places, self.classes_ = read_labels(y, length(X))
         labels, k = torch.from_numpy(places), len(self.classes_)
         weights = read_weights(sample_weight, len(labels))
@@ -64,12 +72,15 @@ class FrechetClassifier(ClassifierMixin, TransformerMixin, MatrixEstimator):
     ) -> FrechetClassifier:
         """Add samples; ``classes``, all there will be, are needed at the first call."""
         first = not getattr(self, "sums_", None)
+        if not first:
+            require_same_metric(self)
         matrices = self._matrices(X, reset=first)
         places, found = read_labels(y, len(matrices))
         if first:
             if classes is None:
                 raise ValueError("the first partial_fit needs classes=, all that there will be")
             self.classes_ = np.unique(classes)
+            self._fitted_metric = self.metric
             self.metric_ = make_metric(self.metric, matrices.shape[-1])
             self.sums_: list[MomentSum] = []
         strange = np.setdiff1d(found, self.classes_)
@@ -84,8 +95,9 @@ class FrechetClassifier(ClassifierMixin, TransformerMixin, MatrixEstimator):
     @torch.no_grad()
     def merge(self, other: FrechetClassifier) -> FrechetClassifier:
         """Add the samples of another that has been fitted to the same classes, in another process say."""
-        check_is_fitted(self)
-        check_is_fitted(other)
+        for one in (self, other):
+            check_is_fitted(one)
+            require_same_metric(one)
         if not np.array_equal(self.classes_, other.classes_):
             raise ValueError(
                 f"{self.classes_.tolist()} and {other.classes_.tolist()} are different classes"

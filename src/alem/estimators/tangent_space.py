@@ -18,6 +18,7 @@ from alem.estimators.base import (
     make_metric,
     needs_a_flat_metric,
     read_weights,
+    require_same_metric,
 )
 from alem.estimators.blocks import by_block
 from alem.geometry import Metric, MomentSum, PullbackMetric
@@ -42,8 +43,9 @@ class TangentSpace(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MatrixEsti
     @torch.no_grad()
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> TangentSpace:
         """Take the mean, weighted by ``sample_weight``; of an array, a Dask array or blocks."""
+        self.__dict__.pop("sum_", None)
         samples = self._samples(X, sample_weight)
-        self.metric_ = make_metric(self.metric, samples.n)
+        self._fitted_metric, self.metric_ = self.metric, make_metric(self.metric, samples.n)
         if isinstance(self.metric_, PullbackMetric):
             return self._take(self.metric_.moment_sum(samples))
         return self._set(self.metric_.moments(samples, dispersion=False).mean)
@@ -54,6 +56,7 @@ class TangentSpace(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MatrixEsti
         """Add samples to those whose mean it is."""
         if not hasattr(self, "sum_"):
             return self.fit(X, y, sample_weight)
+        require_same_metric(self)
         matrices = self._matrices(X, reset=False)
         return self._take(self.sum_.add(matrices, read_weights(sample_weight, len(matrices))))
 
@@ -61,8 +64,9 @@ class TangentSpace(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MatrixEsti
     @torch.no_grad()
     def merge(self, other: TangentSpace) -> TangentSpace:
         """Add the samples of another that has been fitted, in another process say."""
-        check_is_fitted(self)
-        check_is_fitted(other)
+        for one in (self, other):
+            check_is_fitted(one)
+            require_same_metric(one)
         return self._take(self.sum_.merge(other.sum_))
 
     def _take(self, total: MomentSum) -> TangentSpace:

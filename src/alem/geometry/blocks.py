@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from typing import Any, NamedTuple, TypeVar
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from alem.linalg.errors import InvalidMatrixError, places_are
+from alem.linalg.errors import InvalidMatrixError, places_are, require_square
 
 T = TypeVar("T")
 # What is done with a block: f(place of its first matrix, X (k, n, n), weights (k,) or None).
@@ -68,11 +69,17 @@ def as_blocks(blocks: Iterable[Any] | Blocks) -> Blocks:
 
 
 def as_tensor(array: Any) -> Tensor:
-    """A tensor of what is in ``array``; read-only memory is copied."""
+    """A tensor of what is in ``array``, without a copy."""
     if isinstance(array, Tensor):
         return array
     array = np.asarray(array)
-    return torch.as_tensor(array if array.flags.writeable else array.copy())
+    if array.dtype.hasobject or array.dtype.kind not in "fiub":
+        raise InvalidMatrixError(f"expected blocks of numbers, got an array of {array.dtype}")
+    if not array.dtype.isnative or any(stride < 0 for stride in array.strides):
+        array = array.astype(array.dtype.newbyteorder("="))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")  # nothing here writes
+        return torch.from_numpy(array)
 
 
 def of_block(f: OfBlock[T], start: int, X: Tensor, w: Tensor | None) -> T:
@@ -85,6 +92,16 @@ def of_block(f: OfBlock[T], start: int, X: Tensor, w: Tensor | None) -> T:
         _require_weights(w, X, start)
     with places_are(range(start, start + len(X))), torch.no_grad():
         return f(start, X, w)
+
+
+def require_block(X: Tensor, w: Tensor | None, start: int = 0) -> None:
+    """Raise InvalidMatrixError unless X are matrices `(k, n, n)` and w weights `(k,)` or None."""
+    if not isinstance(X, Tensor) or X.ndim != 3:
+        what = f"shape {tuple(X.shape)}" if isinstance(X, Tensor) else type(X).__name__
+        raise InvalidMatrixError(f"expected blocks of matrices (k, n, n) as tensors, got one of {what}")
+    require_square(X)
+    if w is not None:
+        _require_weights(w, X, start)
 
 
 def pieces(X: Tensor, w: Tensor | None) -> Iterator[tuple[Sequence[int], Tensor, Tensor]]:

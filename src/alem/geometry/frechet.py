@@ -97,8 +97,8 @@ def frechet_mean(equation: Equation, X: Tensor, weights: Tensor | None = None, g
     never above 1e-3; times (tr M)^½ where the metric has a scale. The two differentiable steps then
     square that error twice. ConvergenceError where it is not reached; on an accelerator NaN.
 
-    With ``group`` the X of all its processes have one mean, and what is summed over matrices is summed over
-    them; see :mod:`alem.geometry.processes`. Weights are then those of all matrices together.
+    With ``group`` the X of all its processes have one mean, and what is summed over matrices is summed
+    over them; see :mod:`alem.geometry.processes`. There are no weights then.
 
     Shapes: SPD `(..., N, n, n)` and weights `(..., N)`, broadcast, to `(..., n, n)`.
     """
@@ -106,6 +106,7 @@ def frechet_mean(equation: Equation, X: Tensor, weights: Tensor | None = None, g
     Y = X.double()
     w = normalized_weights(Y, weights)
     if group:
+        assert weights is None
         of_all = total(w.new_full((), X.shape[-3]), group)
         w = w * (X.shape[-3] / of_all)
     Y = Y.expand(*w.shape, *X.shape[-2:])
@@ -155,7 +156,7 @@ def _solve(X: Tensor, w: Tensor, name: str, group: str) -> tuple[Tensor, Tensor,
     equation = EQUATIONS[name]
     S = total((w[..., None, None] * linalg.spectral(X, equation.phi)).sum(-3), group)
     R = equation.root(equation.start(S))
-    at = newton(equation, R, lambda R: _evaluate(equation, R, X, w, group))
+    at = newton(equation, R, lambda R: _evaluate(equation, R, X, w, group), MAX_EVALUATIONS)
     failed = ~(at.decrement2 <= at.tolerance2)
     if X.device.type == "cpu" and bool(failed.any()):
         index = worst_index(failed.to(X.dtype))
@@ -170,13 +171,13 @@ def _solve(X: Tensor, w: Tensor, name: str, group: str) -> tuple[Tensor, Tensor,
     return R.contiguous(), at.U.contiguous(), at.Q.contiguous()
 
 
-def newton(equation: Equation, R: Tensor, evaluate: Callable[[Tensor], State]) -> State:
+def newton(equation: Equation, R: Tensor, evaluate: Callable[[Tensor], State], evaluations: int) -> State:
     """A Newton step is kept where it lowers the objective or halves the decrement.
 
     Where it does not, the next trial is a step of the metric's own fixed-point iteration.
     """
     try:
-        return _newton(equation, R, evaluate)
+        return _newton(equation, R, evaluate, evaluations)
     except InvalidMatrixError as error:
         raise ConvergenceError(
             f"the {equation.name} mean did not converge: the iteration left the positive definite "
@@ -184,10 +185,10 @@ def newton(equation: Equation, R: Tensor, evaluate: Callable[[Tensor], State]) -
         ) from error
 
 
-def _newton(equation: Equation, R: Tensor, evaluate: Callable[[Tensor], State]) -> State:
+def _newton(equation: Equation, R: Tensor, evaluate: Callable[[Tensor], State], evaluations: int) -> State:
     at = evaluate(R)
     newton = torch.ones_like(at.objective, dtype=torch.bool)
-    for _ in range(MAX_EVALUATIONS):
+    for _ in range(evaluations):
         converged = at.decrement2 <= at.tolerance2
         if bool(converged.all()):
             break

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from alem import linalg
 from alem.geometry.blocks import Blocks, Moments, pieces
-from alem.geometry.frechet import MAX_EVALUATIONS, Equation, Residual, State, newton, residual, tolerance
+from alem.geometry.frechet import Equation, Residual, State, newton, residual, tolerance
 from alem.geometry.frechet import newton_step as step_of
 from alem.geometry.validation import check_spd
 from alem.linalg.errors import ConvergenceError, InvalidMatrixError, places_are
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 SAMPLE_BYTES, SAMPLE_LEAST, SHARE = 2**25, 64, 1 / 64
 # The decrement asked for; the step that follows leaves some hundredths of it.
 _EXACT = 1e-10
+# A step that leaves more of the decrement than this had a Hessian of too few matrices.
+_SLOW = 0.2
+MAX_PASSES = 60
 
 
 def frechet_moments(metric: Metric, equation: Equation, blocks: Blocks, dispersion: bool) -> Moments:
@@ -40,9 +43,8 @@ def frechet_moments(metric: Metric, equation: Equation, blocks: Blocks, dispersi
     if sample is None:
         raise InvalidMatrixError("there are no matrices, or all weights are 0: nothing has a mean")
     weight, dtype = float(sample.total), sample.X.dtype
-    if not sample.is_whole:
-        sample = sample.first(int(SHARE * sample.number))
-    X, w = sample.weighted()
+    few = sample if sample.is_whole else sample.first(int(SHARE * sample.number))
+    X, w = few.weighted()
     M = metric.mean(X, w).double()
     if sample.is_whole:
         variance = metric.variance(X, M, w).to(dtype) if dispersion else None
@@ -53,7 +55,7 @@ def frechet_moments(metric: Metric, equation: Equation, blocks: Blocks, dispersi
             "through only once; give a list of blocks, or an object whose __iter__ begins anew, or take a "
             "flat metric"
         )
-    M = _iterate(equation, M, blocks, X, w / w.sum())
+    M = _iterate(equation, M, blocks, sample)
     variance = None
     if dispersion:
         total = blocks.reduce(partial(_squares, metric, M), torch.add)
@@ -61,24 +63,40 @@ def frechet_moments(metric: Metric, equation: Equation, blocks: Blocks, dispersi
     return Moments(M.to(dtype), variance, weight)
 
 
-def _iterate(equation: Equation, M: Tensor, blocks: Blocks, X: Tensor, w: Tensor) -> Tensor:
+def _iterate(equation: Equation, M: Tensor, blocks: Blocks, sample: Sample) -> Tensor:
+    size = max(SAMPLE_LEAST, int(SHARE * sample.number))
+    last2 = torch.inf
+
+    def step(R: Tensor, g: Tensor) -> Tensor:
+        X, w = sample.first(size).weighted()
+        w = w / w.sum()
+        _, U, Q = residual(equation, R, X, w)
+        return step_of(g, U, Q, w)
+
     def evaluate(R: Tensor) -> State:
+        nonlocal size, last2
         found = blocks.reduce(partial(_residual, equation, R), _joined)
         assert found is not None  # some weight is positive
         total, _, steepest = found
-        _, U, Q = residual(equation, R, X, w)
-        V = step_of(total.g, U, Q, w)
+        V = step(R, total.g)
+        if float((total.g * V).sum()) > last2 * _SLOW**2 and size < len(sample.X):
+            size *= 4  # the Hessian of so few is too unlike that of all
+            V = step(R, total.g)
+        decrement2 = (total.g * V).sum()
+        last2 = float(decrement2)
         wanted2 = tolerance(equation, R, total.rounding2, _EXACT**2)
-        # All that descend asks of Q is its maximum.
-        return State(R, total.g, V, U, steepest, total.objective, (total.g * V).sum(), wanted2)
+        # Nobody asks for U, nor for more of Q than its maximum, which descend does.
+        return State(R, total.g, V, R, steepest, total.objective, decrement2, wanted2)
 
-    at = newton(equation, equation.root(M), evaluate)
-    if not bool(at.decrement2 <= at.tolerance2):
+    at = newton(equation, equation.root(M), evaluate, MAX_PASSES)
+    # What a mean in memory is taken for will do, if no more can be had.
+    enough2 = tolerance(equation, at.R, at.tolerance2 * 0, torch.finfo(M.dtype).eps).maximum(at.tolerance2)
+    if not bool(at.decrement2 <= enough2):
         raise ConvergenceError(
-            f"the {equation.name} mean did not converge in {MAX_EVALUATIONS} passes over the blocks: "
-            f"Newton decrement {float(at.decrement2) ** 0.5:.2g}, wanted "
-            f"{float(at.tolerance2) ** 0.5:.2g}; the matrices are too ill-conditioned, or too far apart, "
-            "for double precision"
+            f"the {equation.name} mean did not converge in {MAX_PASSES} passes over the blocks: "
+            f"Newton decrement {float(at.decrement2) ** 0.5:.2g}, wanted {float(enough2) ** 0.5:.2g}; the "
+            "matrices are too ill-conditioned or too far apart for a sample of them to speak for all: "
+            "average them in memory, or take a flat metric"
         )
     return linalg.unwhiten(at.R, linalg.exp(at.V))
 

@@ -69,7 +69,8 @@ class Metric(nn.Module, ABC):
     def shared_mean(self, X: Tensor, group: Group | None) -> Tensor:
         """The mean of the matrices X `(N, n, n)` of all processes of ``group``; of None of this one alone.
 
-        N may differ. The gradient of X is its share of that of the sum of all losses.
+        N may differ, but each has one at least, and all run on processors of one kind: they have to take
+        the same steps. The gradient of X is its share of that of the sum of all losses.
         """
         return self.mean(gather(X, group))
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from alem.geometry.blocks import Moments, pieces
-from alem.linalg.errors import InvalidMatrixError, places_are
+from alem.geometry.blocks import Moments, pieces, require_block
+from alem.linalg.errors import InvalidMatrixError, places_are, require_symmetric
 
 if TYPE_CHECKING:
     from alem.geometry.pullback import PullbackMetric
@@ -28,37 +28,51 @@ class MomentSum:
     """
 
     def __init__(self, metric: PullbackMetric) -> None:
+        if not metric.is_flat:
+            raise TypeError(
+                f"the mean of {type(metric).__name__} is no sum; Metric.moments iterates for it"
+            )
         self.metric = metric
+        self._state: dict[str, Tensor] = {}
         self._weight: Tensor | None = None
         self._centre = self._spread = torch.zeros((), dtype=torch.float64)
         self._dtype: torch.dtype | None = None
 
     @torch.no_grad()
     def add(self, X: Tensor, weights: Tensor | None = None) -> MomentSum:
-        """Add matrices `(k, n, n)`, with weights `(k,)`; itself."""
+        """Add SPD matrices `(k, n, n)`, with weights `(k,)`, all or none; itself."""
+        require_block(X, weights)
+        total = MomentSum(self.metric)
         for places, piece, w in pieces(X, weights):
             W = w.sum()
             with places_are(places):
+                require_symmetric(piece)
                 Y = self.metric.chart(piece).double()
             centre = torch.tensordot(w / W, Y, 1)
             D = Y - centre
-            self._join(W, centre, w @ self.metric.inner_product(D, D), X.dtype)
-        return self
+            total._join(W, centre, w @ self.metric.inner_product(D, D), X.dtype)
+        return self.merge(total)
 
     @torch.no_grad()
     def merge(self, other: MomentSum) -> MomentSum:
         """Add all that the other has; itself."""
-        mine, theirs = self.metric.state_dict(), other.metric.state_dict()
+        if other._weight is None:
+            return self
+        now = _state(other.metric) if other.metric is not self.metric else {}
+        mine, theirs = self._state or _state(self.metric), other._state or now or _state(self.metric)
         if (
             type(self.metric) is not type(other.metric)
             or str(self.metric) != str(other.metric)
             or mine.keys() != theirs.keys()
             or not all(torch.equal(value, theirs[key]) for key, value in mine.items())
         ):
-            raise ValueError(f"moments of different metrics do not add: {self.metric} and {other.metric}")
-        if other._weight is not None:
-            assert other._dtype is not None
-            self._join(other._weight, other._centre, other._spread, other._dtype)
+            raise ValueError(
+                f"moments of different metrics do not add: {self.metric} and {other.metric}, or the same "
+                "with other parameters"
+            )
+        assert other._dtype is not None
+        self._state = mine
+        self._join(other._weight, other._centre, other._spread, other._dtype)
         return self
 
     def _join(self, W: Tensor, centre: Tensor, spread: Tensor, dtype: torch.dtype) -> None:
@@ -102,3 +116,8 @@ class MomentSum:
     def _require_some(self) -> None:
         if self._weight is None:
             raise ValueError("there are no matrices, or all weights are 0: nothing has a mean")
+
+
+def _state(metric: PullbackMetric) -> dict[str, Tensor]:
+    """A copy of the parameters."""
+    return {key: value.detach().clone() for key, value in metric.state_dict().items()}

@@ -40,19 +40,21 @@ class Batches:
         held: int | None = None,
         workers: int = WORKERS,
     ) -> None:
+        if workers < 0:
+            raise ValueError(f"workers must not be negative, got {workers}")
         self._matrices, self._places = matrices, places
         self._dtype, self._device, self._workers = dtype, device, workers
         if held is None:
             held = HELD_ON_CPU if device.type == "cpu" else HELD
         self.labels = labels[places].to(device)
         size = len(places) * matrices[0].numel() * dtype.itemsize
-        self._held = self._fetch(places) if size <= held else None
+        self._held = self._fetch(places).to(device) if size <= held else None
 
     def __len__(self) -> int:
         return len(self._places)
 
     def _fetch(self, places: Tensor) -> Tensor:
-        return self._matrices[places].to(device=self._device, dtype=self._dtype)
+        return self._matrices[places].to(self._dtype)
 
     def run(
         self, size: int, order: Tensor | None = None, share: tuple[int, int] = (0, 1)
@@ -77,7 +79,11 @@ class Batches:
 
         starts = ((start, min(size, len(self) - start)) for start in range(0, len(self), size))
         parts = (slice(start + whole * i // k, start + whole * (i + 1) // k) for start, whole in starts)
-        return ahead(fetch, parts, 0 if held is not None else self._workers)
+        if held is not None:
+            yield from map(fetch, parts)
+        else:  # only this thread speaks to the device: what others do there would disturb a capture
+            for part, X, y in ahead(fetch, parts, self._workers):
+                yield part, X.to(self._device), y
 
     def blocks(self) -> Iterator[Tensor]:
         """All matrices in their order, in blocks that suit an evaluation."""
