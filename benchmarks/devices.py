@@ -71,17 +71,17 @@ def step_time(model: nn.Module, size: int, device: str, seconds: float = 1.0) ->
     """The median of steps for about so long, those after three."""
     step = TrainingStep(model, optim.RiemannianSGD(model, lr=1e-3), capture=False)
     X, y = batch(size, device)
+    several = distributed.is_initialized()
     times: list[float] = []
-    while len(times) < 8 or (sum(times) < seconds and len(times) < 200):
-        if distributed.is_initialized():
+    # Several processes have to make the same number.
+    while len(times) < 12 or (not several and sum(times) < seconds and len(times) < 200):
+        if several:
             distributed.barrier()
         start = time.perf_counter()
         step(X, y)
         if device != "cpu":
             torch.cuda.synchronize()
         times.append(time.perf_counter() - start)
-        if distributed.is_initialized() and len(times) >= 12:
-            break  # all processes have to make the same number
     return statistics.median(times[3:])
 
 

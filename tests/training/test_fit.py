@@ -358,7 +358,7 @@ def test_on_cuda_it_does_what_it_does_on_the_cpu(tmp_path: Path, held: int | Non
     ]
     assert histories[1].loss == pytest.approx(histories[0].loss, rel=1e-8)
     assert histories[1].train_accuracy == pytest.approx(histories[0].train_accuracy, rel=1e-12)
-    assert histories[1].test_accuracy == histories[0].test_accuracy
+    assert histories[1].test_accuracy == pytest.approx(histories[0].test_accuracy, rel=1e-12)
     path = tmp_path / "run.safetensors"
 
     def stop(history: History) -> None:
