@@ -42,7 +42,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "results" / "devices.md"
 DIMS, CLASSES, BATCH, EACH = (75, 30), 60, 256, 32
 GPU_BATCH, GPU_EACH = 8192, 1024  # less is time of launches alone
 ALL = tuple(2**k for k in range(9))
-ENOUGH = 1.1  # a doubling that gains less is not worth it
+ENOUGH = 1.1  # more devices that gain less are not worth it
 # Between GPUs, not measured: eight on a board, then boards over a network. Seconds and bytes a second.
 BOARD, NETWORK = (15e-6, 300e9), (30e-6, 40e9)
 NORMS: dict[str, dict[str, Any]] = {
@@ -208,11 +208,8 @@ def curve(
 
 
 def stop(times: Sequence[float]) -> str:
-    """The number of devices from which a doubling gains less than a tenth."""
-    for p, now, doubled in zip(ALL, times, times[1:], strict=False):
-        if now / doubled < ENOUGH:
-            return str(p)
-    return f"beyond {ALL[-1]}"
+    """The number of devices beyond which no number of them gains a tenth."""
+    return str(next(p for i, p in enumerate(ALL) if times[i] < ENOUGH * min(times[i:])))
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -294,7 +291,7 @@ def page(found: dict[str, Any]) -> str:
             ],
         ),
         f"## One batch of {BATCH}, shared by 1 to {ALL[-1]} processes\n\nMilliseconds of a step by the "
-        "model, and the number of processes from which twice as many gain less than a tenth.\n",
+        "model, and the number of processes beyond which more gain less than a tenth.\n",
         _curves(found, "cpu", call, weak=False),
         f"## {EACH} matrices on each\n\nThe same with a batch that grows: perfect would be a step that "
         f"takes as long as on one device. Last, that step's time over the one of {ALL[-1]} devices.\n",
