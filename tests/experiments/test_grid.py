@@ -84,6 +84,22 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint(
     assert record["predictions"] == whole["predictions"]
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_damaged_checkpoint_costs_its_run_the_time_and_nothing_else(
+    small_file: Path, tmp_path: Path, jobs: int
+) -> None:
+    runs = grid(small_file)
+    undisturbed = run_grid(runs, Ledger(tmp_path / "undisturbed"), jobs=jobs)
+    unfinished = tmp_path / "runs" / "unfinished"
+    unfinished.mkdir(parents=True)
+    (unfinished / f"{runs[1].key()}.safetensors").write_bytes(b"half")
+    records = run_grid(runs, Ledger(tmp_path / "runs"), jobs=jobs)
+    for a, b in zip(undisturbed, records, strict=True):
+        assert a["history"]["loss"] == b["history"]["loss"]
+    said = [f"UserWarning: {runs[1].key()}.safetensors was damaged, and the run was made anew"]
+    assert [record["warnings"] for record in records] == [[], said, [], []]
+
+
 def test_what_is_resumed_has_as_many_threads_as_before(
     small_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
