@@ -56,30 +56,37 @@ def run_grid(
     keys = [run.key() for run in runs]
     present = ledger.records()
     missing = {key: run for key, run in zip(keys, runs, strict=True) if key not in present}
+    sharing = processes(jobs, device, len(runs))
+    threads = max(1, min(torch.get_num_threads(), _cores() // sharing))
     failures: list[Exception] = []
-    # Looked at when its turn comes: another command may have made it meanwhile.
-    todo = ((key, run) for key, run in missing.items() if key not in ledger.records())
-    if scheduler is None or not missing:
-        sharing = processes(jobs, device, len(runs))
-        threads = max(1, min(torch.get_num_threads(), _cores() // sharing))
-        made = _execute(todo, ledger, min(sharing, len(missing)), threads, device, command, watch)
-    else:
-        from alem.experiments.cluster import run_on_cluster
+    done = 0
+    with closing(Claims(ledger, networks)) as claims:
+        claims.tidy(key for key in keys if key in present)
+        left = missing
+        while left:
+            todo = claims.of(left)
+            if scheduler is None:
+                made = _execute(todo, ledger, min(sharing, len(missing)), threads, device, command, watch)
+            else:
+                from alem.experiments.cluster import run_on_cluster
 
-        made = run_on_cluster(todo, scheduler, jobs, device, ledger.folder / UNFINISHED, command)
-    with closing(made):
-        for done, outcome in enumerate(made, start=1):
-            if isinstance(outcome, Exception):
-                if are_shared():
-                    raise outcome
-                failures.append(outcome)
-                continue
-            if is_first():
-                ledger.add(outcome)
-                _keep(_checkpoint(ledger.folder, outcome["key"]), networks)
-            _wait_for_all()
-            if say is not None:
-                say(outcome, done, len(missing))
+                made = run_on_cluster(todo, scheduler, jobs, device, ledger.folder / UNFINISHED, command)
+            with closing(made):
+                for key, outcome in made:
+                    if isinstance(outcome, Exception):
+                        if are_shared():
+                            raise outcome
+                        failures.append(outcome)
+                        claims.give_up(key)
+                        continue
+                    if is_first():
+                        ledger.add(outcome)
+                    claims.settle(key)
+                    _wait_for_all()
+                    done += 1
+                    if say is not None:
+                        say(outcome, done, len(missing))
+            left = claims.wait()
     if failures:
         failures[0].add_note(f"{len(failures)} of {len(missing)} runs failed; the others are kept")
         raise failures[0]
