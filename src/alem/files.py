@@ -16,6 +16,8 @@ try:
 except ImportError:  # no locks there: one process at a time, and what a killed one has left stays
     fcntl = None  # type: ignore[assignment]
 
+_NO_LOCK = -1
+
 
 @contextmanager
 def whole(path: Path) -> Iterator[BinaryIO]:
@@ -95,21 +97,23 @@ def claim(path: Path) -> int | None:
     """Hold the file ``path`` until :func:`release` or the end of the process; None if another holds it."""
     with about(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        while True:
+        while fcntl is not None:
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-            if fcntl is not None and not _lock(handle, wait=False):
+            if not _lock(handle, wait=False):
                 os.close(handle)
                 return None
-            if fcntl is None or _is_at(handle, path):
+            if _is_at(handle, path):
                 return handle
             os.close(handle)  # it was released, and removed, in between
+        return _NO_LOCK
 
 
 def release(path: Path, handle: int) -> None:
     """Let go of what :func:`claim` has given."""
-    with suppress(OSError):
-        path.unlink(missing_ok=True)
-    os.close(handle)
+    if handle != _NO_LOCK:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+        os.close(handle)
 
 
 @contextmanager
@@ -133,7 +137,8 @@ def _begin_file(path: Path) -> tuple[Path, int]:
     while True:
         part = _beside(path)
         handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-        _lock(handle)
+        with suppress(OSError):  # disks without locks: what is left there stays
+            _lock(handle)
         if fcntl is None or _is_at(handle, part):
             return part, handle
         os.close(handle)  # it was taken for a leftover before it was locked
@@ -147,7 +152,8 @@ def _begin_folder(path: Path) -> tuple[Path, int | None]:
             return part, None
         with suppress(FileNotFoundError):
             handle = os.open(part, os.O_RDONLY)
-            _lock(handle)
+            with suppress(OSError):
+                _lock(handle)
             if _is_at(handle, part):
                 return part, handle
             os.close(handle)
@@ -164,7 +170,7 @@ def _lock(handle: int, wait: bool = True) -> bool:
         return False
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError:  # another has it, or this disk knows no locks
+    except BlockingIOError:
         return False
     return True
 

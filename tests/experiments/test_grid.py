@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from alem.experiments import Ledger, Method, Run, Source, run_grid
 from alem.experiments import grid as grid_module
 from alem.experiments import run as running
 from alem.experiments.grid import processes
-from alem.training import History, Recipe, read_header
+from alem.training import Recipe, read_header
 
 RECIPE = Recipe(epochs=2, batch_size=5, lr=5e-2)
 
@@ -115,15 +114,6 @@ def test_what_is_resumed_has_as_many_threads_as_before(
         assert torch.get_num_threads() == 8
     finally:
         torch.set_num_threads(before)
-
-
-def test_a_worker_ends_when_its_parent_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    ended: list[int] = []
-    monkeypatch.setattr(grid_module.os, "_exit", ended.append)
-    grid_module.While(os.getppid())(History())
-    assert ended == []
-    grid_module.While(os.getpid())(History())
-    assert ended == [1]
 
 
 def test_trained_networks_are_kept_where_asked_for(small_file: Path, tmp_path: Path) -> None:

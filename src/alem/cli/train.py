@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     require_training()
     require_backend(arguments, arguments.devices * arguments.nodes)
     from alem.experiments import Ledger, Source
-    from alem.experiments.grid import is_first
+    from alem.experiments.claims import is_first
     from alem.experiments.report import write_report
     from alem.experiments.summary import section_of, summarise
     from alem.training import are_shared
