@@ -42,7 +42,12 @@ def test_a_worker_ends_with_its_parent_whatever_it_is_at() -> None:
 
 def test_what_is_started_without_interrupts_never_hears_of_them() -> None:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, set())
-    code = "import os, signal; os.kill(os.getpid(), signal.SIGINT); print('still here')"
+    code = (
+        "import os, signal\n"
+        "for each in (signal.SIGINT, signal.SIGHUP):\n"
+        "    os.kill(os.getpid(), each)\n"
+        "print('still here')"
+    )
     with without_interrupts():
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "still here\n"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 
+QUIET = {getattr(signal, name) for name in ("SIGINT", "SIGHUP") if hasattr(signal, name)}
 LOOK = 0.5  # seconds between two looks at the parent
 
 
@@ -27,15 +28,22 @@ def _end_with(parent: int) -> None:
 
 @contextmanager
 def without_interrupts() -> Iterator[None]:
-    """Processes that are started in here never hear of Ctrl-C, which a terminal sends to all of them.
+    """Workers that are started in here never hear of Ctrl-C, nor that their terminal is closed.
 
-    The one that starts them hears of it when the block ends, and ends them.
+    A terminal says so to all of them. The command hears of it when the block ends, and ends them.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    from multiprocessing import resource_tracker
+
+    from joblib.externals.loky.backend.resource_tracker import ensure_running
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, QUIET)
     try:
+        for track in (resource_tracker.ensure_running, ensure_running):
+            track()  # whoever starts the first unblocks SIGINT
+        signal.pthread_sigmask(signal.SIG_BLOCK, QUIET)
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
