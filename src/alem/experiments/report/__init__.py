@@ -13,7 +13,12 @@ from alem.experiments.report.html import to_html
 from alem.experiments.report.markdown import FIGURES, to_markdown
 from alem.files import whole
 
-__all__ = ["write_report", "write_whole"]
+__all__ = ["pages", "write_report", "write_whole"]
+
+
+def pages(out: Path) -> list[Path]:
+    """What :func:`write_report` writes into ``out``, of figures a name that any might have."""
+    return [out / "report.html", out / "report.md", out / FIGURES / "1.svg"]
 
 
 def write_report(
