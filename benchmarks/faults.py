@@ -119,9 +119,9 @@ def torment(
             end(process.pid, signal.SIGKILL)
             process.wait()
             outcome.kills += 1
-            if outcome.kills % 3 and any(_alive(process.pid, PATIENCE)):
+            if outcome.kills % 3 and any(alive(process.pid, PATIENCE)):
                 outcome.wrong.append(f"processes are left of kill {outcome.kills}")
-    if any(pid for session in sessions for pid in _alive(session, PATIENCE)):
+    if any(pid for session in sessions for pid in alive(session, PATIENCE)):
         outcome.wrong.append("processes are left at the end")
     outcome.again, outcome.lost = _made_again(trace)
     outcome.wrong += differences(calm, killed)
@@ -170,7 +170,7 @@ def _start(words: Sequence[str], out: Path, trace: Path, every: float | None) ->
     )
 
 
-def _alive(session: int, patience: float) -> list[int]:
+def alive(session: int, patience: float) -> list[int]:
     """The processes of a session that are left after waiting for their end."""
     until = time.monotonic() + patience
     while (left := list(_members(session))) and time.monotonic() < until:
@@ -214,9 +214,9 @@ def made_up(path: Path, samples: int = 60, n: int = 8) -> Path:
     return path
 
 
-def trainings(path: Path, epochs: int, seeds: int = 3) -> list[str]:
-    """A command that trains two networks with several seeds, two at a time."""
-    words = f"train --recipe paper --log ln,mul --seeds {seeds} --jobs 2 --epochs {epochs} --data"
+def trainings(path: Path, epochs: int, seeds: int = 3, jobs: int = 2) -> list[str]:
+    """A command that trains two networks with several seeds."""
+    words = f"train --recipe paper --log ln,mul --seeds {seeds} --jobs {jobs} --epochs {epochs} --data"
     return [*words.split(), str(path)]
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -354,25 +352,6 @@ def test_a_gradient_that_is_no_number_from_the_start_is_one_line(
     shown = capsys.readouterr().err
     assert "alem: the gradient of a parameter" in shown.splitlines()[-1]
     assert "Traceback" not in shown
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no such signal there")
-def test_told_to_end_it_stops_its_workers_and_can_go_on(small_file: Path, tmp_path: Path) -> None:
-    words = ["train", "--data", str(small_file), "--epochs", "100000", "--log", "ln,mul", "--jobs", "2"]
-    ours = subprocess.Popen(
-        [sys.executable, "-m", "alem", *words, "--out", str(tmp_path)], stderr=subprocess.PIPE
-    )
-    unfinished = tmp_path / "unfinished"
-    patience = time.monotonic() + 120
-    while len(list(unfinished.glob("[!.]*"))) < 2 and time.monotonic() < patience:
-        time.sleep(0.1)
-    ours.send_signal(signal.SIGTERM)
-    _, errors = ours.communicate(timeout=60)
-    assert ours.returncode == 130
-    assert b"Traceback" not in errors
-    stamps = [file.stat().st_mtime_ns for file in sorted(unfinished.iterdir())]
-    time.sleep(3)
-    assert [file.stat().st_mtime_ns for file in sorted(unfinished.iterdir())] == stamps, "nobody works on"
 
 
 def test_data_that_cannot_be_divided(
