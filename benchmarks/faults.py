@@ -93,24 +93,33 @@ class Outcome:
 
 
 def torment(
-    words: Sequence[str],
-    folder: Path,
-    kills: int,
-    latest: float,
-    seed: int = 0,
-    every: float | None = OFTEN,
+    words: Sequence[str], folder: Path, kills: int, seed: int = 0, every: float | None = OFTEN
 ) -> Outcome:
-    """Run ``alem words --out …`` undisturbed, and killed within ``latest`` seconds so many times."""
+    """Run ``alem words --out …`` undisturbed, and killed so many times.
+
+    Each fourth kill falls somewhere in the time that it takes to start, the others after as much work as
+    makes the last of them come before the end.
+    """
     draw, outcome, sessions = random.Random(seed), Outcome(), []
     calm, killed, trace = folder / "calm", folder / "killed", folder / "trace"
+    begin = time.time()
     _start(words, calm, folder / "calm-trace", every).wait()
+    moments = [float(line.split()[2]) for line in (folder / "calm-trace").read_text().splitlines()]
+    to_start, at_work = moments[0] - begin, moments[-1] - moments[0]
     while True:
+        size = trace.stat().st_size if trace.exists() else 0
         process = _start(words, killed, trace, every)
         sessions.append(process.pid)
         outcome.starts += 1
         try:
-            moment = draw.uniform(0.0, latest) if outcome.kills < kills else None
-            code = process.wait(moment)
+            if outcome.kills == kills:
+                code = process.wait()
+            elif outcome.kills % 4 == 3:
+                code = process.wait(draw.uniform(0.0, to_start))
+            else:
+                while process.poll() is None and (not trace.exists() or trace.stat().st_size == size):
+                    time.sleep(0.01)
+                code = process.wait(draw.uniform(0.0, 2 * at_work / kills))
             if code:
                 outcome.wrong.append(f"it ended with {code}")
             break
@@ -119,7 +128,7 @@ def torment(
             end(process.pid, signal.SIGKILL)
             process.wait()
             outcome.kills += 1
-            if outcome.kills % 3 and any(alive(process.pid, PATIENCE)):
+            if outcome.kills % 3 and alive(process.pid, PATIENCE):
                 outcome.wrong.append(f"processes are left of kill {outcome.kills}")
     if any(pid for session in sessions for pid in alive(session, PATIENCE)):
         outcome.wrong.append("processes are left at the end")
@@ -232,9 +241,6 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=1000)
-    parser.add_argument(
-        "--latest", type=float, default=8.0, help="seconds after which it is killed at last"
-    )
     arguments = parser.parse_args()
     for every in (OFTEN, None):
         for name in ("train", "table"):
@@ -245,7 +251,7 @@ def main() -> None:
                 else:
                     path = made_up(folder / "fpha.npz", n=40)
                     words = sweep(path, max(1, arguments.epochs // 4))
-                outcome = torment(words, folder, arguments.kills, arguments.latest, arguments.seed, every)
+                outcome = torment(words, folder, arguments.kills, arguments.seed, every)
             saved = "after each epoch" if every == OFTEN else "once a second"
             print(f"alem {name}, saved {saved}, {outcome}", flush=True)
 
