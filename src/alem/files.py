@@ -17,6 +17,7 @@ except ImportError:  # no locks there: one process at a time, and what a killed 
     fcntl = None  # type: ignore[assignment]
 
 _NO_LOCK = -1
+_BINARY = getattr(os, "O_BINARY", 0)  # elsewhere bytes are written as they are
 
 
 @contextmanager
@@ -136,7 +137,7 @@ def _hidden(error: OSError, path: Path) -> list[str]:
 def _begin_file(path: Path) -> tuple[Path, int]:
     while True:
         part = _beside(path)
-        handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
         with suppress(OSError):  # disks without locks: what is left there stays
             _lock(handle)
         if fcntl is None or _is_at(handle, part):
