@@ -88,7 +88,9 @@ class Outcome:
         said = (
             f"killed {self.kills} times: epochs of a run made again {max(self.again, default=0)} at most, "
         )
-        said += f"{sum(self.again)} in all; {max(self.lost, default=0.0):.2f} s of work lost at most; "
+        said += (
+            f"{sum(self.again)} in all; {max(self.lost, default=0.0):.2f} s from the first to the last; "
+        )
         return said + ("; ".join(self.wrong) or "results, networks and files are those of the undisturbed")
 
 
@@ -199,7 +201,7 @@ def _members(session: int) -> Iterator[int]:
 
 
 def _made_again(trace: Path) -> tuple[list[int], list[float]]:
-    """Each time that a run went on: the epochs that it made again, and the seconds that these had taken."""
+    """Each time that a run went on: epochs that it made again, and seconds from the first to the last."""
     made: dict[str, list[tuple[int, float]]] = {}
     again, lost = [], []
     for line in trace.read_text().splitlines():
@@ -207,8 +209,8 @@ def _made_again(trace: Path) -> tuple[list[int], list[float]]:
         before = made.setdefault(key, [])
         if before and int(epoch) <= before[-1][0]:
             again.append(before[-1][0] - int(epoch) + 1)
-            kept = [when for e, when in before if e == int(epoch) - 1]
-            lost.append(before[-1][1] - kept[-1] if kept else 0.0)
+            first = [when for e, when in before if e == int(epoch)]
+            lost.append(before[-1][1] - first[-1])
         before.append((int(epoch), float(moment)))
     return again, lost
 
