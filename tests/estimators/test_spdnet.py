@@ -201,6 +201,11 @@ def test_broken_and_changed_files_are_refused(tmp_path: Path, trained: Any) -> N
     cut.write_bytes(good.read_bytes()[:2000])
     with pytest.raises(CheckpointError, match="cannot be read"):
         SPDNetClassifier.load(cut)
+    flipped = bytearray(good.read_bytes())
+    flipped[-1] ^= 1  # in a tensor
+    cut.write_bytes(flipped)
+    with pytest.raises(CheckpointError, match="it was changed after it was written"):
+        SPDNetClassifier.load(cut)
     with pytest.raises(FileNotFoundError, match="absent does not exist"):
         SPDNetClassifier.load(tmp_path / "absent")
     from safetensors.torch import load_file, save_file
@@ -239,7 +244,11 @@ def test_broken_and_changed_files_are_refused(tmp_path: Path, trained: Any) -> N
         ("last.layers.head.weight", lambda t: t * torch.nan),
         ("best.layers.head.weight", lambda t: t[:1]),
     ):
-        save_file({**tensors, name: change(tensors[name]).contiguous()}, cut, metadata=_header(good))
+        save_file(
+            {**tensors, name: change(tensors[name]).contiguous()},
+            cut,
+            metadata={"alem": _header(good)["alem"]},
+        )
         with pytest.raises(CheckpointError, match=r"no file of SPDNetClassifier\.save"):
             SPDNetClassifier.load(cut)
 

@@ -171,7 +171,7 @@ def test_a_command_that_is_killed_has_lost_nothing_and_leaves_nobody_working(
     )
     command = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, **ENVIRONMENT})
     *quick, slow = commanded(str(small_file), trace, 0.0)
-    until(lambda: len(ledger.records()) == 3 and list(ledger.folder.glob("unfinished/*")))
+    until(lambda: len(ledger.records()) == 3 and list(ledger.folder.glob("unfinished/[!.]*")))
     command.kill()
     command.wait()
     with connected(one.address) as client:

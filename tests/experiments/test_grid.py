@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from alem.experiments import Ledger, Method, Run, Source, run_grid
 from alem.experiments import grid as grid_module
 from alem.experiments import run as running
 from alem.experiments.grid import processes
-from alem.training import History, Recipe, read_header
+from alem.training import Recipe, read_header
 
 RECIPE = Recipe(epochs=2, batch_size=5, lr=5e-2)
 
@@ -84,6 +83,22 @@ def test_an_interrupted_run_goes_on_from_its_checkpoint(
     assert record["predictions"] == whole["predictions"]
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_damaged_checkpoint_costs_its_run_the_time_and_nothing_else(
+    small_file: Path, tmp_path: Path, jobs: int
+) -> None:
+    runs = grid(small_file)
+    undisturbed = run_grid(runs, Ledger(tmp_path / "undisturbed"), jobs=jobs)
+    unfinished = tmp_path / "runs" / "unfinished"
+    unfinished.mkdir(parents=True)
+    (unfinished / f"{runs[1].key()}.safetensors").write_bytes(b"half")
+    records = run_grid(runs, Ledger(tmp_path / "runs"), jobs=jobs)
+    for a, b in zip(undisturbed, records, strict=True):
+        assert a["history"]["loss"] == b["history"]["loss"]
+    said = [f"UserWarning: {runs[1].key()}.safetensors was damaged, and the run was made anew"]
+    assert [record["warnings"] for record in records] == [[], said, [], []]
+
+
 def test_what_is_resumed_has_as_many_threads_as_before(
     small_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,15 +114,6 @@ def test_what_is_resumed_has_as_many_threads_as_before(
         assert torch.get_num_threads() == 8
     finally:
         torch.set_num_threads(before)
-
-
-def test_a_worker_ends_when_its_parent_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    ended: list[int] = []
-    monkeypatch.setattr(grid_module.os, "_exit", ended.append)
-    grid_module.While(os.getppid())(History())
-    assert ended == []
-    grid_module.While(os.getpid())(History())
-    assert ended == [1]
 
 
 def test_trained_networks_are_kept_where_asked_for(small_file: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -8,7 +9,15 @@ import torch
 from torch import nn
 
 from alem import models, optim
-from alem.training import CheckpointError, load_checkpoint, read_header, save_checkpoint, seeded
+from alem.training import (
+    CheckpointError,
+    DamagedCheckpointError,
+    load_checkpoint,
+    read_header,
+    read_tensors,
+    save_checkpoint,
+    seeded,
+)
 
 
 def network(seed: int = 0) -> nn.Module:
@@ -78,6 +87,62 @@ def test_what_is_no_checkpoint_is_named(tmp_path: Path) -> None:
     save_file({"a": torch.zeros(2)}, future, metadata={"alem": '{"format": 99}'})
     with pytest.raises(CheckpointError, match="format 99; this version reads format 1"):
         read_header(future)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    path, net = tmp_path_factory.mktemp("whole") / "run.safetensors", network()
+    save_checkpoint(path, net, stepped(net), {"epoch": 3, "loss": [0.1, 1 / 3], "text": '"checksum":"'})
+    return path.read_bytes()
+
+
+def test_no_byte_can_be_changed_unseen(whole: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "flipped.safetensors"
+    for place in range(0, len(whole), 3):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << place % 8
+        path.write_bytes(flipped)
+        with pytest.raises(DamagedCheckpointError, match=r"flipped\.safetensors .*; remove it"):
+            read_tensors(path)
+
+
+def test_a_file_cut_short_anywhere_is_seen(whole: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "cut.safetensors"
+    for end in range(0, len(whole), 3):
+        path.write_bytes(whole[:end])
+        with pytest.raises(DamagedCheckpointError, match=r"cut\.safetensors cannot be read .*; remove it"):
+            read_header(path)
+
+
+def test_a_file_from_before_there_were_checksums_is_read(whole: bytes, tmp_path: Path) -> None:
+    from safetensors.torch import load, save_file
+
+    new, old = tmp_path / "new.safetensors", tmp_path / "old.safetensors"
+    new.write_bytes(whole)
+    header = json.loads(whole[8 : 8 + int.from_bytes(whole[:8], "little")])["__metadata__"]
+    save_file(load(whole), old, metadata={"alem": header["alem"]})
+    assert read_header(old) == read_header(new)
+    net = network(1)
+    load_checkpoint(old, net, stepped(net))
+    save_file(load(whole), old, metadata={**header, "checksum": "none"})
+    with pytest.raises(DamagedCheckpointError, match="a header that is damaged"):
+        read_header(old)
+
+
+def test_a_full_disk_is_said_with_the_name_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.safetensors"
+    save_checkpoint(path, network(), header={"epoch": 1})
+
+    def no_space(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(OSError, match=r"No space left on device: .*/run\.safetensors'"):
+        save_checkpoint(path, network(1), header={"epoch": 2})
+    assert read_header(path) == {"epoch": 1}
+    assert [file.name for file in tmp_path.iterdir()] == ["run.safetensors"]
 
 
 def test_another_model_and_a_missing_optimiser(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 """The command line: one module for each command, with ``HELP``, ``add_arguments`` and ``run``."""
 
-from alem.cli.main import main
+from alem.cli.start import main
 
 __all__ = ["main"]

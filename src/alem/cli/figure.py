@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from alem.cli.errors import UsageError, require_training
+from alem.cli.running import require_files
 from alem.cli.table import add_table_arguments, find_table, is_trial, run_table
 
 HELP = "run what a figure of the paper shows, and draw it"
@@ -29,12 +30,14 @@ def run(arguments: argparse.Namespace) -> int:
     if not figures.available():
         raise UsageError("figures need matplotlib: pip install matplotlib")
     figure = FIGURES[arguments.name]
+    folder = arguments.out / "figures"
+    require_files(*(folder / f"{arguments.name}{trial}.svg" for trial in ("", "-trial")))
     table = find_table(figure.table)
     records, differs = run_table(table, arguments, figure.rows)
     rows = summarise(record for own in records.values() for record in own)
     drawing = figures.draw(figure.draw(rows, figures.looks(rows)), arguments.name)
     trial = "-trial" if differs or is_trial(arguments) else ""  # never in place of the real one
-    path = arguments.out / "figures" / f"{arguments.name}{trial}.svg"
+    path = folder / f"{arguments.name}{trial}.svg"
     write_whole(path, figures.to_file(drawing))
     print(f"{figure.title}: {path}")
     return 0

@@ -18,6 +18,7 @@ class Bar:
 
     def __init__(self, bar: object, epochs: bool) -> None:
         self._bar, self._epochs = bar, epochs
+        self._warned: set[str] = set()
 
     def watch(self, history: History) -> None:
         """An epoch is done."""
@@ -37,6 +38,9 @@ class Bar:
             )
         if record["stopped"]:
             self._bar.write(f"{label(record)}: stopped early, {record['stopped']}")  # type: ignore[attr-defined]
+        for warning in sorted({*record["warnings"]} - self._warned):
+            self._bar.write(f"{label(record)}: {warning}")  # type: ignore[attr-defined]
+            self._warned.add(warning)
 
 
 @contextmanager

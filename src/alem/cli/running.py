@@ -26,6 +26,15 @@ def require_folders(*folders: Path) -> None:
             raise UsageError(f"{folder} must be a folder that can be written to; choose another --out")
 
 
+def require_files(*files: Path) -> None:
+    """Raise UsageError unless all can be written, as far as that can be seen before hours are spent."""
+    for file in files:
+        if file.is_dir():
+            raise UsageError(f"{file} is a folder, where a file would be written; choose another --out")
+        if file.parent.exists() and not (file.parent.is_dir() and os.access(file.parent, os.W_OK)):
+            raise UsageError(f"{file.parent} must be a folder that can be written to; choose another --out")
+
+
 def require_backend(arguments: argparse.Namespace, processes: int = 1) -> None:
     """Raise unless what is to make the runs goes together, and is there."""
     on_cluster = arguments.backend == "dask"
@@ -77,6 +86,10 @@ def execute(
         or min(processes(arguments.jobs, arguments.device, len(runs)), len(missing)) > 1
     )
     require_folders(folder, folder / "unfinished", *([networks] if networks else []))
+    if ledger.path.exists() and not os.access(
+        ledger.path, os.W_OK
+    ):  # the one file that is written in place
+        raise UsageError(f"{ledger.path} must be a file that can be written to; choose another --out")
     with progress(missing, parallel) as bar:
         return run_grid(
             runs,

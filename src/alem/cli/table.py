@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from alem.cli.arguments import add_running, count, rate
 from alem.cli.errors import UsageError, arguments_of, require_training
-from alem.cli.running import execute, require_backend
+from alem.cli.running import execute, require_backend, require_files
 
 if TYPE_CHECKING:
     from alem.experiments import Run, Table
@@ -50,6 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     from alem.experiments.tabulate import legend, markdown, text
 
     path = arguments.out / f"{arguments.name}.md"
+    require_files(path)
     changed = bool(arguments.row) or is_trial(arguments)
     if arguments.name == "complexity":
         if arguments.data or arguments.seeds or changed:

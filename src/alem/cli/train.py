@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from alem.cli.arguments import add_running, command_line, count, numbers, rate, seed
 from alem.cli.errors import UsageError, arguments_of, require_training
-from alem.cli.running import execute, require_backend, start_processes
+from alem.cli.running import execute, require_backend, require_files, start_processes
 
 if TYPE_CHECKING:
     from alem.data import Dataset
@@ -69,8 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     require_training()
     require_backend(arguments, arguments.devices * arguments.nodes)
     from alem.experiments import Ledger, Source
-    from alem.experiments.grid import is_first
-    from alem.experiments.report import write_report
+    from alem.experiments.claims import is_first
+    from alem.experiments.report import pages, write_report
     from alem.experiments.summary import section_of, summarise
     from alem.training import are_shared
 
@@ -85,8 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     if data.repairs:
         print(data.repairs.describe(data.names))
     networks = arguments.out / "networks"
-    if (arguments.out / "report.html").is_dir():
-        raise UsageError(f"{arguments.out / 'report.html'} is a folder, where the report would be written")
+    require_files(*pages(arguments.out))
     records = execute(runs, arguments.out, arguments, networks)
     if not is_first():
         return 0

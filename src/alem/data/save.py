@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
-import secrets
-import shutil
 import zipfile
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alem.data.dataset import Dataset
 from alem.data.errors import DataError
+from alem.files import whole, whole_folder, written
 
 _RESERVED = {"triu", "matrices", "X", "frames", "offsets", "y", "labels", "classes", "names", "train"}
 
@@ -31,12 +28,10 @@ def save(data: Dataset, path: str | Path) -> None:
     target = Path(path)
     arrays = _arrays(data, target)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
         if target.suffix == ".npz":
             _save_file(data, target, arrays)
         else:
             _save_folder(data, target, arrays)
-        flush(target.parent)
     except OSError as error:
         raise DataError(
             f"{target} cannot be written ({error.strerror or error}); nothing was changed"
@@ -59,31 +54,28 @@ def _arrays(data: Dataset, target: Path) -> dict[str, NDArray[Any]]:
 def _save_file(data: Dataset, target: Path, arrays: dict[str, NDArray[Any]]) -> None:
     i, j = np.triu_indices(data.n)
     everything = {"triu": data.matrices.numpy()[:, i, j], "y": data.labels.numpy(), **arrays}
-    temporary = beside(target)
-    try:
-        with written(temporary) as stream, zipfile.ZipFile(stream, "w") as archive:
-            for key, array in everything.items():
-                # Its size is not known before: room for more than 4 GiB.
-                with archive.open(f"{key}.npy", "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, array, allow_pickle=False)
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with whole(target) as stream, zipfile.ZipFile(stream, "w") as archive:
+        for key, array in everything.items():
+            # Its size is not known before: room for more than 4 GiB.
+            with archive.open(f"{key}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def _save_folder(data: Dataset, target: Path, arrays: dict[str, NDArray[Any]]) -> None:
     refuse_existing(target)
     everything = {"matrices": data.matrices.numpy(), "labels": data.labels.numpy(), **arrays}
-    temporary = beside(target)
-    temporary.mkdir()
-    try:
+    with whole_folder(target) as part:
         for key, array in everything.items():
-            with written(temporary / f"{key}.npy") as stream:
-                np.save(stream, array, allow_pickle=False)
-        flush(temporary)
-        os.replace(temporary, target)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+            save_array(part / f"{key}.npy", array)
+
+
+def save_array(file: Path, array: NDArray[Any]) -> None:
+    """A new ``.npy`` file that is on the disk."""
+    own = np.ascontiguousarray(array)
+    with written(file) as stream:
+        np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(own))
+        if own.nbytes:  # np.save would not say why a disk takes no more
+            stream.write(own.reshape(-1).view(np.uint8).data)
 
 
 def require_column(key: str, target: Path, allowed: Collection[str] = ()) -> None:
@@ -96,27 +88,3 @@ def refuse_existing(target: Path) -> None:
     """Raise DataError if there is something where a folder is to be written."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise DataError(f"{target} exists already; remove it or choose another name")
-
-
-def beside(target: Path) -> Path:
-    """A name in the same folder, thus on the same disk, that readers take for hidden."""
-    return target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-
-
-@contextmanager
-def written(file: Path) -> Iterator[BinaryIO]:
-    """A new file that is on the disk when the block ends."""
-    with file.open("xb") as stream:
-        yield stream
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-def flush(folder: Path) -> None:
-    """Make the names in a folder last, where the system can."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,7 +15,8 @@ from alem.data.arrays import real
 from alem.data.dataset import read_labels
 from alem.data.errors import DataError
 from alem.data.repair import repair
-from alem.data.save import beside, flush, refuse_existing, require_column, written
+from alem.data.save import refuse_existing, require_column, save_array
+from alem.files import whole_folder, written
 from alem.linalg.errors import InvalidMatrixError, places_are
 
 Block = tuple[Any, Any] | Mapping[str, Any]
@@ -34,26 +33,20 @@ def save_blocks(blocks: Iterable[Block], path: str | Path, *, classes: Sequence[
     target = Path(path)
     refuse_existing(target)
     classes = None if classes is None else list(classes)
-    temporary = beside(target)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.mkdir()
-        with written(temporary / "matrices.npy") as stream:
-            columns, count = _matrices(stream, blocks, classes, target)
-        if classes is not None:
-            columns["classes"] = np.array(classes, str)
-        for key, column in columns.items():
-            with written(temporary / f"{key}.npy") as stream:
-                np.save(stream, column, allow_pickle=False)
-        flush(temporary)
-        os.replace(temporary, target)
-        flush(target.parent)
+        with whole_folder(target) as part:
+            with written(part / "matrices.npy") as stream:
+                columns, count = _matrices(stream, blocks, classes, target)
+            if classes is not None:
+                columns["classes"] = np.array(classes, str)
+            for key, column in columns.items():
+                save_array(part / f"{key}.npy", column)
     except _SourceError as error:
         raise error.args[0] from None
     except OSError as error:
-        raise DataError(f"{target} cannot be written ({error}); nothing was changed") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        raise DataError(
+            f"{target} cannot be written ({error.strerror or error}); nothing was changed"
+        ) from None
     return count
 
 

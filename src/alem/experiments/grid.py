@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import distributed
 
+from alem.experiments.claims import UNFINISHED, Claims, is_first
 from alem.experiments.ledger import Ledger, Record
 from alem.experiments.run import Run
-from alem.training import History, Watch, are_shared
+from alem.experiments.workers import end_with, without_interrupts
+from alem.training import Watch, are_shared
 
-UNFINISHED = "unfinished"
 Say = Callable[[Record, int, int], None]
 
 
@@ -45,6 +45,9 @@ def run_grid(
     whose folder they must share for checkpoints. A worker that is lost costs the run that it was at, with
     which another goes on.
 
+    Several commands may share a folder: a run that another is at is waited for, after all others, and made
+    only if that other ends without a result.
+
     In the processes of ``torchrun`` all make the same runs together, one after the other, and the first
     writes; there an error ends all of them.
     """
@@ -56,30 +59,36 @@ def run_grid(
     keys = [run.key() for run in runs]
     present = ledger.records()
     missing = {key: run for key, run in zip(keys, runs, strict=True) if key not in present}
+    sharing = processes(jobs, device, len(runs))
+    threads = max(1, min(torch.get_num_threads(), _cores() // sharing))
     failures: list[Exception] = []
-    # Looked at when its turn comes: another command may have made it meanwhile.
-    todo = ((key, run) for key, run in missing.items() if key not in ledger.records())
-    if scheduler is None or not missing:
-        sharing = processes(jobs, device, len(runs))
-        threads = max(1, min(torch.get_num_threads(), _cores() // sharing))
-        made = _execute(todo, ledger, min(sharing, len(missing)), threads, device, command, watch)
-    else:
-        from alem.experiments.cluster import run_on_cluster
+    done = 0
+    with closing(Claims(ledger, networks)) as claims:
+        claims.tidy(present.keys() & {*keys})
+        left = missing
+        while left:
+            todo = claims.of(left)
+            if scheduler is None:
+                made = _execute(todo, claims, min(sharing, len(left)), threads, device, command, watch)
+            else:
+                from alem.experiments.cluster import run_on_cluster
 
-        made = run_on_cluster(todo, scheduler, jobs, device, ledger.folder / UNFINISHED, command)
-    with closing(made):
-        for done, outcome in enumerate(made, start=1):
-            if isinstance(outcome, Exception):
-                if are_shared():
-                    raise outcome
-                failures.append(outcome)
-                continue
-            if is_first():
-                ledger.add(outcome)
-                _keep(_checkpoint(ledger.folder, outcome["key"]), networks)
-            _wait_for_all()
-            if say is not None:
-                say(outcome, done, len(missing))
+                made = run_on_cluster(todo, scheduler, jobs, device, ledger.folder / UNFINISHED, command)
+            with closing(made):
+                for outcome in made:
+                    if isinstance(outcome, Exception):
+                        if are_shared():
+                            raise outcome
+                        failures.append(outcome)
+                        continue
+                    if is_first():
+                        ledger.add(outcome)
+                    claims.settle(outcome["key"])
+                    _wait_for_all()
+                    done += 1
+                    if say is not None:
+                        say(outcome, done, len(missing))
+            left = claims.put_off()
     if failures:
         failures[0].add_note(f"{len(failures)} of {len(missing)} runs failed; the others are kept")
         raise failures[0]
@@ -96,7 +105,7 @@ def processes(jobs: int | None, device: str, runs: int) -> int:
 
 def _execute(
     todo: Iterable[tuple[str, Run]],
-    ledger: Ledger,
+    claims: Claims,
     jobs: int,
     threads: int,
     device: str,
@@ -108,18 +117,26 @@ def _execute(
         before = torch.get_num_threads()
         try:
             for key, run in todo:
-                yield _attempt(run, device, _checkpoint(ledger.folder, key), command, threads, watch)
+                yield _attempt(run, device, claims.checkpoint(key), command, threads, watch, None)
         finally:
             torch.set_num_threads(before)
         return
     from joblib import Parallel, delayed
+    from joblib.externals.loky.process_executor import BrokenProcessPool
 
-    watch = While(os.getpid())
     pool = Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1, pre_dispatch=jobs)
-    yield from pool(
-        delayed(_attempt)(run, device, _checkpoint(ledger.folder, key), command, threads, watch)
-        for key, run in todo
-    )
+    with without_interrupts():
+        made = pool(
+            delayed(_attempt)(run, device, claims.checkpoint(key), command, threads, None, os.getpid())
+            for key, run in todo
+        )
+    try:
+        yield from made
+    except BrokenProcessPool:
+        raise ChildProcessError(
+            "a process that was making runs has been killed, for want of memory say; what is finished is "
+            "kept, and the same command makes the rest, with fewer --jobs if need be"
+        ) from None
 
 
 def _attempt(
@@ -129,7 +146,10 @@ def _attempt(
     command: str,
     threads: int,
     watch: Watch | None,
+    parent: int | None,
 ) -> Record | Exception:
+    if parent is not None:
+        end_with(parent)
     torch.set_num_threads(threads)
     try:
         return run.execute(device, checkpoint, watch, command)
@@ -137,37 +157,9 @@ def _attempt(
         return error
 
 
-@dataclass(frozen=True)
-class While:
-    """Ends a worker, at the end of an epoch, whose parent is gone: another may have taken up its run."""
-
-    parent: int
-
-    def __call__(self, history: History) -> None:
-        if os.getppid() != self.parent:
-            os._exit(1)
-
-
-def is_first() -> bool:
-    """Whether this process is the one that writes."""
-    return not are_shared() or os.environ["RANK"] == "0"
-
-
 def _wait_for_all() -> None:
     if are_shared() and distributed.is_initialized():
         distributed.barrier()
-
-
-def _keep(checkpoint: Path, networks: Path | None) -> None:
-    """Move the network of a finished run to its place, or remove it."""
-    if networks is not None and checkpoint.exists():
-        networks.mkdir(parents=True, exist_ok=True)
-        os.replace(checkpoint, networks / checkpoint.name)
-    checkpoint.unlink(missing_ok=True)
-
-
-def _checkpoint(folder: Path, key: str) -> Path:
-    return folder / UNFINISHED / f"{key}.safetensors"
 
 
 def _cores() -> int:

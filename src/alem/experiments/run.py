@@ -27,7 +27,16 @@ from alem.experiments.look import learned, spectra
 from alem.experiments.method import Method
 from alem.experiments.split import Split
 from alem.linalg import InvalidMatrixError
-from alem.training import Batches, Part, Watch, are_shared, fit, predict
+from alem.training import (
+    Batches,
+    DamagedCheckpointError,
+    Part,
+    Watch,
+    are_shared,
+    fit,
+    predict,
+    read_header,
+)
 
 PACKAGES = ("torch", "numpy", "geoopt", "lightning-fabric", "scikit-learn", "pyriemann")
 
@@ -152,6 +161,8 @@ class Run:
             stopped = None
         else:
             model = self.method.build(data.n, len(data.classes), self.seed)
+            if checkpoint is not None and not are_shared():
+                _drop_damaged(checkpoint)
             fitted = fit(
                 model,
                 Part(data.matrices, data.labels, train),
@@ -182,6 +193,17 @@ class Run:
             "targets": targets.tolist(),
             **extra,
         }
+
+
+def _drop_damaged(checkpoint: Path) -> None:
+    """What a damaged checkpoint held is lost already; to train anew gives what it would have led to."""
+    if not checkpoint.exists():
+        return
+    try:
+        read_header(checkpoint)
+    except DamagedCheckpointError:
+        checkpoint.unlink()
+        warnings.warn(f"{checkpoint.name} was damaged, and the run was made anew", stacklevel=2)
 
 
 def last(history: Mapping[str, list[float]]) -> float:

@@ -3,6 +3,7 @@
 from alem.training.batches import Batches
 from alem.training.checkpoint import (
     CheckpointError,
+    DamagedCheckpointError,
     load_checkpoint,
     read_header,
     read_tensors,
@@ -27,6 +28,7 @@ __all__ = [
     "Batches",
     "CaptureError",
     "CheckpointError",
+    "DamagedCheckpointError",
     "Fitted",
     "History",
     "Objective",

@@ -1,9 +1,14 @@
-"""A training in a file: tensors as safetensors, the rest as JSON in its header. Loading runs nothing."""
+"""A training in a file: tensors as safetensors, the rest as JSON in its header. Loading runs nothing.
+
+The header holds a checksum of the file, which every byte of it goes into; files from before there was one
+are read without.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +16,20 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from alem.files import whole
+
 FORMAT = 1
+# A file is digested with noughts in the place of its checksum.
+_BLANK = "0" * 32
+_CHECKSUM = re.compile(rb'"checksum":"([0-9a-f]{32})"')
 
 
 class CheckpointError(ValueError):
     """A file is no checkpoint, or not one of this training."""
+
+
+class DamagedCheckpointError(CheckpointError):
+    """A checkpoint was cut short, or changed after it was written."""
 
 
 def save_checkpoint(
@@ -44,51 +58,25 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], header: dict[str, Any])
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and ``header`` that were saved."""
-    meta = _meta(path)
-    return _tensors(path), meta["header"]
-
-
-def _tensors(path: Path) -> dict[str, Tensor]:
-    from safetensors import safe_open
-
-    with safe_open(path, framework="pt") as file:
-        return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
-
-
-def _write(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
-
-    # Copies: safetensors refuses tensors that share memory.
-    own = {key: t.detach().cpu().clone(memory_format=torch.contiguous_format) for key, t in tensors.items()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        save_file(own, unfinished, metadata={"alem": json.dumps(meta)})
-        with unfinished.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
-    except SafetensorError as error:
-        raise CheckpointError(f"{path} cannot be written: {_line(error)}") from None
-    finally:
-        unfinished.unlink(missing_ok=True)
+    tensors, meta = _read(path)
+    return tensors, meta["header"]
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """The ``header`` that was saved, without the tensors."""
-    return _meta(path)["header"]
+    """The ``header`` that was saved."""
+    return _read(path)[1]["header"]
 
 
 def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer | None = None) -> dict[str, Any]:
     """Bring model and optimiser to the state in ``path``; the ``header`` that was saved."""
-    meta, tensors = _meta(path), _tensors(path)
+    tensors, meta = _read(path)
     own = {key.removeprefix("model."): t for key, t in tensors.items() if key.startswith("model.")}
     try:
         model.load_state_dict(own)
     except RuntimeError as error:
         raise CheckpointError(f"{path} is of another model: {_line(error)}") from None
     if optimizer is not None:
-        if not meta["optimizer"]:
+        if not meta.get("optimizer"):
             raise CheckpointError(f"{path} holds a model and no optimiser; it cannot be continued")
         state = {int(i): dict(entries) for i, entries in meta["optimizer"]["state"].items()}
         for key, t in tensors.items():
@@ -99,27 +87,73 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer | None = 
     return meta["header"]
 
 
-def _meta(path: Path) -> dict[str, Any]:
-    from safetensors import SafetensorError, safe_open
+def _write(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+    from safetensors.torch import save
+
+    # Copies: safetensors refuses tensors that share memory.
+    own = {key: t.detach().cpu().clone(memory_format=torch.contiguous_format) for key, t in tensors.items()}
+    data = bytearray(save(own, metadata={"alem": json.dumps(meta), "checksum": _BLANK}))
+    found = _place(data)
+    assert found is not None
+    data[slice(*found)] = _digest(data)
+    with whole(path) as file:
+        file.write(data)
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """All that is in a file, once it is known to be as it was written."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
 
     try:
-        with safe_open(path, framework="pt") as file:
-            text = (file.metadata() or {}).get("alem")
-    except (SafetensorError, OSError) as error:
+        data = bytearray(path.read_bytes())
+    except OSError as error:
         raise CheckpointError(
+            f"{path} cannot be read as a checkpoint ({error.strerror}); remove it"
+        ) from None
+    if found := _place(data):
+        told = bytes(data[slice(*found)])
+        data[slice(*found)] = _BLANK.encode()
+        if _digest(data) != told:
+            raise DamagedCheckpointError(
+                f"{path} cannot be read as a checkpoint (its checksum is that of other bytes: it was "
+                "changed after it was written); remove it"
+            )
+    try:
+        tensors = load(bytes(data))
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        raise DamagedCheckpointError(
             f"{path} cannot be read as a checkpoint ({_line(error)}); remove it"
         ) from None
-    if text is None:
+    return tensors, _meta(path, header.get("__metadata__") or {}, found is not None)
+
+
+def _meta(path: Path, metadata: dict[str, str], checked: bool) -> dict[str, Any]:
+    if "alem" not in metadata:
         raise CheckpointError(f"{path} holds tensors, but is no checkpoint of alem")
     try:
-        meta = json.loads(text)
+        meta = json.loads(metadata["alem"])
         if not isinstance(meta, dict) or not isinstance(meta.setdefault("header", {}), dict):
             raise ValueError
+        if metadata.keys() != ({"alem", "checksum"} if checked else {"alem"}):
+            raise ValueError
     except (ValueError, RecursionError):
-        raise CheckpointError(f"{path} has a header that is damaged; remove it") from None
+        raise DamagedCheckpointError(f"{path} has a header that is damaged; remove it") from None
     if meta.get("format") != FORMAT:
         raise CheckpointError(f"{path} has format {meta.get('format')}; this version reads format {FORMAT}")
     return meta
+
+
+def _place(data: bytearray) -> tuple[int, int] | None:
+    """Where the checksum is, from and to; within JSON the quotes of anything else would be escaped."""
+    end = min(len(data), 8 + int.from_bytes(data[:8], "little"))
+    found = _CHECKSUM.search(data, 8, end)
+    return None if found is None else found.span(1)
+
+
+def _digest(data: bytearray) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).hexdigest().encode()
 
 
 def _line(error: BaseException) -> str:

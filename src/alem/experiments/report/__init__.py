@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,8 +11,14 @@ from alem.experiments.report.blocks import Picture
 from alem.experiments.report.content import content
 from alem.experiments.report.html import to_html
 from alem.experiments.report.markdown import FIGURES, to_markdown
+from alem.files import whole
 
-__all__ = ["write_report", "write_whole"]
+__all__ = ["pages", "write_report", "write_whole"]
+
+
+def pages(out: Path) -> list[Path]:
+    """What :func:`write_report` writes into ``out``, of figures a name that any might have."""
+    return [out / "report.html", out / "report.md", out / FIGURES / "1.svg"]
 
 
 def write_report(
@@ -39,10 +44,5 @@ def write_report(
 
 def write_whole(path: Path, text: str) -> None:
     """The whole file, or the old one stays."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        unfinished.write_text(text, encoding="utf-8")
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with whole(path) as file:
+        file.write(text.encode())

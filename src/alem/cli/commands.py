@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from types import FrameType
+from collections.abc import Sequence
 from typing import Protocol
 
 import alem
@@ -54,46 +50,18 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _end(number: int, frame: FrameType | None) -> None:
-    """To be told to end is to be interrupted: workers are stopped, checkpoints stay."""
-    raise KeyboardInterrupt
-
-
-@contextlib.contextmanager
-def _orderly_end() -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():  # where signals cannot be handled
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, _end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code."""
+def run(argv: Sequence[str] | None) -> int:
+    """Run the command that ``argv`` names; the exit code."""
     arguments = parser().parse_args(argv)
     if os.environ.get("RANK", "0") != "0":  # of several processes one speaks
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-    with _orderly_end():
-        return _run(arguments)
-
-
-def _run(arguments: argparse.Namespace) -> int:
     try:
-        code = arguments.run(arguments)
+        code: int = arguments.run(arguments)
         sys.stdout.flush()
-        return code
-    except BrokenPipeError:  # whoever read the output has seen enough, as in `alem list | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
     except Exception as error:
-        if not is_mendable(error):
+        if isinstance(error, BrokenPipeError) or not is_mendable(error):
             raise
         print(f"alem: {one_line(error)}", file=sys.stderr)
         return 2
+    return code
