@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from alem.data.arrays import read_npy, real, square, stacked, unpack
+from alem.data.arrays import real, square, stacked, unpack
 from alem.data.errors import DataError
+from alem.data.npy import read_npy
 
 from .conftest import one_line, spd, triu
 

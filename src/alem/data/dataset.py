@@ -145,7 +145,10 @@ def read_labels(name: str, labels: Any, classes: Sequence[str] | None) -> tuple[
             f"{name}: labels must be numbers or strings (N,), got {values.dtype} of shape {values.shape}"
         )
     if values.dtype.kind == "S":
-        values = np.char.decode(values, "utf-8")
+        try:
+            values = np.char.decode(values, "utf-8")
+        except UnicodeDecodeError:
+            raise DataError(f"{name}: labels are bytes that are no text; store them as strings") from None
     if classes is None:
         if values.dtype.kind == "f" and not bool(np.isfinite(values).all()):
             raise DataError(f"{name}: some labels are NaN or infinite; drop their samples")
