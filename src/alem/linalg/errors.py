@@ -18,9 +18,14 @@ _LONGEST = 2000
 
 
 def shown(text: str, longest: int = _LONGEST) -> str:
-    """Text that may come from a file, on one line: what a terminal or a page would obey is spelled out."""
+    """Text of a message, which may come from a file, on one line and not too long."""
     if len(text) > longest:
         text = f"{text[: longest // 2]} … {text[-longest // 2 :]}"
+    return spelled(text)
+
+
+def spelled(text: str) -> str:
+    """Text in which what a terminal or a page would obey is spelled out: line breaks are ``\\n``."""
     return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
