@@ -110,15 +110,10 @@ def dataset(
         raise DataError(f"{name}: {N} matrices and {len(y)} labels; there must be one for each")
     kinds = tuple(map(_printable, kinds))
     names = tuple(str(i) for i in range(N)) if names is None else tuple(map(_printable, names))
-    split = None if train is None else torch.as_tensor(train).contiguous()
+    split = _split(name, train)
     columns = {key: np.asarray(column) for key, column in (columns or {}).items()}
     lengths = {"names": len(names), **{key: len(column) for key, column in columns.items()}}
     if split is not None:
-        if split.dtype != torch.bool or split.ndim != 1:
-            raise DataError(
-                f"{name}: train must be booleans (N,), true for training, got {split.dtype} "
-                f"{tuple(split.shape)}"
-            )
         lengths["train"] = len(split)
     for key, length in lengths.items():
         if length != N:
@@ -130,6 +125,17 @@ def dataset(
     except InvalidMatrixError as error:
         raise InvalidMatrixError(f"{name}: {error}", error.index) from None
     return Dataset(name, X, y, kinds, names, split, columns, repairs)
+
+
+def _split(name: str, train: NDArray[Any] | Tensor | None) -> Tensor | None:
+    if train is None:
+        return None
+    values = train.numpy() if isinstance(train, Tensor) else np.asarray(train)
+    if values.dtype != np.bool_ or values.ndim != 1:
+        raise DataError(
+            f"{name}: train must be booleans (N,), true for training, got {values.dtype} {values.shape}"
+        )
+    return torch.from_numpy(np.ascontiguousarray(values))
 
 
 def _printable(name: object) -> str:
