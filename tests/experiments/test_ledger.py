@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from alem.experiments import Ledger, LedgerError
+from tests.experiments import fakes
 
 
 def made(key: str, **more: object) -> dict[str, object]:
-    """The least that a record has."""
-    least = {"config": {}, "accuracy": 1.0, "history": {}, "tested": 1, "seconds": 0.0}
-    return {"format": 1, "key": key, **least, **more}
+    """A whole record."""
+    return fakes.record(**{"key": key, **more})
 
 
 def test_records_come_back_in_order(tmp_path: Path) -> None:

@@ -9,14 +9,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from alem.experiments.record import require_record
+from alem.linalg.errors import shown
+
 Record = dict[str, Any]
 FILE = "runs.jsonl"
 FORMAT = 1
-NEEDED = {"key", "config", "accuracy", "history", "tested", "seconds"}
 
 
 class LedgerError(ValueError):
     """A file of results cannot be read."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(shown(message))
 
 
 class Ledger:
@@ -32,6 +37,8 @@ class Ledger:
         """All records by key, in the order in which they were added; reads what is new."""
         if not self.path.exists():
             return self._records
+        if not self.path.is_file():  # to open a pipe would wait
+            raise LedgerError(f"{self.path} is no regular file; choose another folder")
         with self.path.open("rb") as file:
             file.seek(self._read_to)
             text = file.read()
@@ -41,14 +48,16 @@ class Ledger:
                 continue
             try:
                 record = json.loads(line)
-                if record["format"] != FORMAT or not record.keys() >= NEEDED:
-                    raise ValueError
-                self._records.setdefault(record["key"], record)
-            except (ValueError, KeyError, TypeError):
+                if not isinstance(record, dict) or record.get("format") != FORMAT:
+                    raise ValueError("format")
+                require_record(record)
+            except (ValueError, RecursionError) as error:
                 raise LedgerError(
                     f"{self.path}: record {len(self._records) + 1} (line {i + 1} of those read last) is no "
-                    "result of a run in the format of this version; remove the line to have the run again"
+                    f"result of a run in the format of this version ({str(error)[:100]}); remove the "
+                    "line to have the run again"
                 ) from None
+            self._records.setdefault(record["key"], record)
         self._read_to += end
         return self._records
 

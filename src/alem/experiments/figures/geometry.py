@@ -17,6 +17,7 @@ from alem.experiments.figures.style import (
     deviation,
     line,
     panels,
+    plain,
     share,
 )
 from alem.experiments.ledger import Record
@@ -61,9 +62,9 @@ def learned(rows: Sequence[Row], looks: Looks) -> Figure:
                 if runs[0].names is None:
                     x = 1.0 + np.arange(values.shape[1])
                     axis.axhline(runs[0].start[0], color=GREY, linewidth=0.8)
-                    line(axis, x, values.mean(0), deviation(values), look, chart)
+                    line(axis, x, values.mean(0), deviation(values), look, plain(chart))
                 else:
-                    _points(axis, runs[0], values, look, chart, (i + 0.5) / len(charts) - 0.5)
+                    _points(axis, runs[0], values, look, plain(chart), (i + 0.5) / len(charts) - 0.5)
             first = next(iter(charts.values()))[0]
             axis.set(xlabel="rank i, ascending" if first.names is None else "", ylabel=first.what)
             if len(charts) > 1:
@@ -125,7 +126,7 @@ def _learned(chart: Mapping[str, Any]) -> Learned:
         start = np.concatenate([[1.0], np.zeros(K), np.exp(np.linspace(0.0, 2.0, K))])
         return Learned("parameter", names, np.concatenate([c, v, np.exp(parameters["log_width"])]), start)
     values = np.concatenate(list(parameters.values()))
-    names = tuple(f"{key} {i + 1}" for key, own in parameters.items() for i in range(len(own)))
+    names = tuple(plain(f"{key} {i + 1}") for key, own in parameters.items() for i in range(len(own)))
     return Learned("parameter", names, values, np.full(len(values), np.nan))
 
 
