@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from alem.cli.errors import UsageError, require_training
+from alem.cli.errors import UsageError, require_training, say
 from alem.cli.table import add_table_arguments, find_table, is_trial, run_table
 
 HELP = "run what a figure of the paper shows, and draw it"
@@ -36,5 +36,5 @@ def run(arguments: argparse.Namespace) -> int:
     trial = "-trial" if differs or is_trial(arguments) else ""  # never in place of the real one
     path = arguments.out / "figures" / f"{arguments.name}{trial}.svg"
     write_whole(path, figures.to_file(drawing))
-    print(f"{figure.title}: {path}")
+    say(f"{figure.title}: {path}")
     return 0
