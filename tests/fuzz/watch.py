@@ -50,8 +50,8 @@ class Guard:
             yield
         finally:
             self._on = False
-        if self.seen is not None:  # a reader that catches everything has caught it
-            raise Forbidden(self.seen)
+            if self.seen is not None:  # also where a reader that catches everything has caught it
+                raise Forbidden(self.seen)
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         if self._on and self._is_forbidden(event, arguments):
