@@ -25,6 +25,12 @@ def test_records_come_back_in_order(tmp_path: Path) -> None:
     assert len(ledger.path.read_text("utf-8").splitlines()) == 3, "a line each"
 
 
+def test_a_path_that_is_no_text_comes_back(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    ledger.add(made("a", command="alem train --data \udcff\\udcff"))
+    assert Ledger(tmp_path).records()["a"]["command"] == "alem train --data \udcff\\udcff"
+
+
 def test_what_another_process_adds_is_seen(tmp_path: Path) -> None:
     ours, theirs = Ledger(tmp_path), Ledger(tmp_path)
     ours.add(made("a"))

@@ -99,6 +99,7 @@ def dataset(
     ``labels`` are places in ``classes``; without ``classes`` they may be anything that can be sorted, and
     the classes are their values in order.
     """
+    name = _printable(name)
     X = torch.as_tensor(matrices)
     if X.dtype not in (torch.float32, torch.float64):
         raise DataError(f"{name}: matrices must be float32 or float64, got {X.dtype}; convert them")
@@ -111,7 +112,7 @@ def dataset(
     kinds = tuple(map(_printable, kinds))
     names = tuple(str(i) for i in range(N)) if names is None else tuple(map(_printable, names))
     split = _split(name, train)
-    columns = {key: np.asarray(column) for key, column in (columns or {}).items()}
+    columns = {_printable(key): np.asarray(column) for key, column in (columns or {}).items()}
     lengths = {"names": len(names), **{key: len(column) for key, column in columns.items()}}
     if split is not None:
         lengths["train"] = len(split)

@@ -51,7 +51,7 @@ def read_header(stream: IO[bytes], size: int, path: Path, what: str) -> Header:
         shape, fortran, dtype = _READ[numpy_format.read_magic(head)](head, max_header_size=_HEADER)
     except KeyError:
         raise DataError(
-            f"{path}: {what} is of a version of .npy for named fields; store it as plain numbers"
+            f"{path}: {what} is of a version of .npy that plain numbers have not; store it as such"
         ) from None
     # What ast, numpy.dtype and the parser were seen to raise.
     except (

@@ -64,7 +64,9 @@ class Ledger:
     def add(self, record: Record) -> None:
         """Append one record; an unfinished line that a crash has left is removed first."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        line = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        text = json.dumps(record, ensure_ascii=False, separators=(",", ":"))
+        # Of a path that is no text the halves of characters become escapes of JSON.
+        line = text.encode("utf-8", "backslashreplace") + b"\n"
         with self._locked() as handle, _of(self.path):
             size = os.fstat(handle).st_size
             whole = _end_of_last_line(handle, size)

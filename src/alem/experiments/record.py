@@ -134,7 +134,7 @@ def _recipe(value: Any) -> bool:
 
 def _chart(value: Any) -> bool:
     _require({"kind": _name, "parameters": _dict(_list(_number, _MANY))}, value, "learned.")
-    return "multipliers" not in value or _list(_number, _MANY)(value["multipliers"])
+    return "parameters" in value and _list(_number, _MANY)(value.get("multipliers", []))
 
 
 def _quantiles(value: Any) -> bool:
