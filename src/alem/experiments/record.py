@@ -11,6 +11,8 @@ Kind = Callable[[Any], bool]
 _WHOLE = 2**53
 # Of names and options: they are drawn. Of classes and folds: they make squares and sets.
 _LONG, _MANY = 1000, 4096
+# Classes are counted in a square, of half a gigabyte at most; parameters with names are drawn one by one.
+_CLASSES, _NAMED = 8192, 64
 
 
 class UnfitError(ValueError):
@@ -41,6 +43,10 @@ def _require_history(history: dict[str, list[float]]) -> None:
     epochs = len(history.get("loss", ()))
     if any(len(values) > epochs for values in history.values()):
         raise UnfitError("history, which is longer than its losses")
+    if epochs and any(len(history.get(key, ())) != epochs for key in ("train_accuracy", "test_accuracy")):
+        raise UnfitError("history, which lacks accuracies")
+    if not all(map(_finite, history.get("seconds", ()))):
+        raise UnfitError("history.seconds")
 
 
 def _require_places(record: Mapping[str, Any]) -> None:
@@ -73,8 +79,16 @@ def _number(value: Any) -> bool:
     return type(value) is float or _whole(value)
 
 
+def _real(value: Any) -> bool:
+    return _number(value) and math.isfinite(value)
+
+
 def _finite(value: Any) -> bool:
-    return _number(value) and math.isfinite(value) and value >= 0
+    return _real(value) and value >= 0
+
+
+def _share(value: Any) -> bool:
+    return _finite(value) and value <= 1
 
 
 def _text(value: Any) -> bool:
@@ -133,17 +147,29 @@ def _recipe(value: Any) -> bool:
 
 
 def _chart(value: Any) -> bool:
-    _require({"kind": _name, "parameters": _dict(_list(_number, _MANY))}, value, "learned.")
-    return "parameters" in value and _list(_number, _MANY)(value.get("multipliers", []))
+    _require({"kind": _name, "parameters": _dict(_list(_real, _MANY))}, value, "learned.")
+    lengths = {key: len(own) for key, own in value.get("parameters", {}).items()}
+    if "multipliers" in value:
+        return _list(_real, _MANY)(value["multipliers"]) and len(value["multipliers"]) > 0
+    match value["kind"]:
+        case "GapLog":
+            return lengths.get("theta", 0) == lengths.get("log_width", 0) + 1 > 1
+        case "SinhArcsinhLog":
+            return lengths.get("theta") == 3
+        case "RankIncrementLog" | "AdaptiveCholeskyLog":
+            return lengths.get("theta", 0) > 0
+    return 0 < sum(lengths.values()) <= _NAMED
 
 
 def _quantiles(value: Any) -> bool:
     return (
-        _list(_list(_number, _MANY), 3)(value) and len({len(row) for row in value}) == 1 and len(value) == 3
+        _list(_list(_real, _MANY), 3)(value) and len({len(row) for row in value}) == 1 and len(value) == 3
     )
 
 
 _MAY_BE_ABSENT = {
+    "train_accuracy",
+    "test_accuracy",
     "split",
     "within",
     "column",
@@ -170,16 +196,20 @@ _CONFIG: dict[str, Kind] = {
     "recipe": _recipe,
     "seed": _seed,
 }
+_HISTORY: dict[str, Kind] = {
+    "train_accuracy": _list(_share),
+    "test_accuracy": _list(_share),
+}
 _RECORD: dict[str, Kind] = {
     "key": _name,
     "config": _of(_CONFIG),
     "samples": _of({"size": _counted, "repaired": _text}),
-    "classes": _list(_text, _MANY),
+    "classes": _list(_text, _CLASSES),
     "trained": _counted,
     "tested": _counted,
     "stopped": _or_none(_text),
-    "accuracy": lambda value: _finite(value) and value <= 1,
-    "history": _dict(_list(_number)),
+    "accuracy": _share,
+    "history": lambda value: _dict(_list(_real))(value) and _of(_HISTORY)(value),
     "predictions": _or_none(_list(_whole)),
     "targets": _list(_whole),
     "parameters": _or_none(_whole),

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+# Of exponents, and of what is drawn of them: its square is still a double.
+_FAR, _DRAWN = 50.0, 1e100
+
+
 class Learned(NamedTuple):
     """Numbers of one chart: what they are, a name for each (None: they go by rank), where they began."""
 
@@ -58,7 +62,7 @@ def learned(rows: Sequence[Row], looks: Looks) -> Figure:
             charts = _charts(row)
             for i, (chart, runs) in enumerate(charts.items()):
                 look = Look(looks[row.group].colour, DASHES[i % len(DASHES)])
-                values = np.array([run.values for run in runs])
+                values = np.clip([run.values for run in runs], -_DRAWN, _DRAWN)
                 if runs[0].names is None:
                     x = 1.0 + np.arange(values.shape[1])
                     axis.axhline(runs[0].start[0], color=GREY, linewidth=0.8)
@@ -107,9 +111,10 @@ def _charts(row: Row) -> dict[str, list[Learned]]:
 
 def _learned(chart: Mapping[str, Any]) -> Learned:
     """The numbers as the formulas of :mod:`alem.geometry` have them."""
-    parameters = {key: np.asarray(values, dtype=float) for key, values in chart["parameters"].items()}
+    # Many are exponents; of what has run away only the direction is of interest.
+    parameters = {key: _clipped(values) for key, values in chart["parameters"].items()}
     if "multipliers" in chart:
-        values = np.asarray(chart["multipliers"], dtype=float)
+        values = _clipped(chart["multipliers"])
         return Learned("multiplier $A_i$", None, values, np.ones_like(values))
     kind, theta = chart["kind"], parameters.get("theta", np.empty(0))
     if kind == "SinhArcsinhLog":
@@ -128,6 +133,10 @@ def _learned(chart: Mapping[str, Any]) -> Learned:
     values = np.concatenate(list(parameters.values()))
     names = tuple(plain(f"{key} {i + 1}") for key, own in parameters.items() for i in range(len(own)))
     return Learned("parameter", names, values, np.full(len(values), np.nan))
+
+
+def _clipped(values: Sequence[float]) -> Array:
+    return np.clip(np.asarray(values, dtype=float), -_FAR, _FAR)
 
 
 def _points(axis: Any, of: Learned, values: Array, look: Look, label: str, aside: float) -> None:
