@@ -132,7 +132,7 @@ def _numbers(square: Square) -> NDArray[Any]:
         code, content, at = _part(element, at, order)
         values = np.frombuffer(content, order + _TYPES[code])
         found.append(values.reshape(n, n, order="F"))
-    return found[0] if len(found) == 1 else found[0] + 1j * found[1]
+    return _joined(found)
 
 
 def _old_squares(data: bytes) -> Iterator[Square]:
@@ -158,4 +158,13 @@ def _old(square: Square) -> NDArray[Any]:
     values = np.frombuffer(square.element, square.order + square.old)
     parts = values.reshape(square.parts, -1)
     found = [part.reshape(square.n, square.n, order="F") for part in parts]
-    return found[0] if len(found) == 1 else found[0] + 1j * found[1]
+    return _joined(found)
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """Real and imaginary part; a product with i would make NaN of what is infinite."""
+    if len(parts) == 1:
+        return parts[0]
+    joined = np.empty(parts[0].shape, np.result_type(parts[0], np.complex64))
+    joined.real, joined.imag = parts
+    return joined
