@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -81,10 +80,3 @@ def test_both_parts_of_the_split_must_be_there(tmp_path: Path) -> None:
         read_afew(root)
     with pytest.raises(DataError, match=r"no \.mat files"):
         read_afew(tmp_path / "val" / "1")
-
-
-def test_without_scipy_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = released(tmp_path / "afew")
-    monkeypatch.setitem(sys.modules, "scipy.io", None)
-    with pytest.raises(DataError, match="pip install scipy"):
-        read_afew(root)

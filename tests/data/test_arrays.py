@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from alem.data.arrays import read_npy, real, square, stacked, unpack
+from alem.data.arrays import real, square, stacked, unpack
 from alem.data.errors import DataError
 
 from .conftest import one_line, spd, triu
@@ -99,23 +99,3 @@ def test_another_size_in_the_stack_names_the_file() -> None:
     with pytest.raises(DataError) as error:
         stacked([Path("a"), Path("b")], lambda file: held[file.name])
     one_line(error, "b is 2×2", "3×3")
-
-
-def test_damaged_npy_files_are_named(tmp_path: Path) -> None:
-    good = tmp_path / "good.npy"
-    np.save(good, np.eye(20))
-    whole = good.read_bytes()
-    for mapped in (False, True):
-        np.testing.assert_array_equal(read_npy(good, mapped=mapped), np.eye(20))
-        for content in (whole[:200], whole[:60], whole[:6], b"", b"text, not an array"):
-            bad = tmp_path / "bad.npy"
-            bad.write_bytes(content)
-            with pytest.raises(DataError) as error:
-                read_npy(bad, mapped=mapped)
-            one_line(error, str(bad))
-
-
-def test_pickled_objects_are_refused(tmp_path: Path) -> None:
-    np.save(tmp_path / "o.npy", np.array([{}], object), allow_pickle=True)
-    with pytest.raises(DataError, match=r"o\.npy: the array holds Python objects.*astype\(str\)"):
-        read_npy(tmp_path / "o.npy")

@@ -26,7 +26,6 @@ FILE = Path("some") / "file.npz"
         RuntimeError("File 'X.npy' is encrypted, password required for extraction"),
         ZeroDivisionError("division by zero"),
         tokenize.TokenError("EOF in multi-line statement", (1, 2)),
-        UnboundLocalError("res"),
         MemoryError(),
     ],
 )

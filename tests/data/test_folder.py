@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +11,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alem import data
 from alem.data import DataError, read_folder
 from alem.data.folder import class_files, in_order
 
-from .conftest import one_line, spd
+from .conftest import assert_same, one_line, spd
 
 Y = np.array([2, 0, 1, 0, 2])
 
@@ -175,3 +178,25 @@ def test_numbers_in_names_sort_by_value(numbers: list[int]) -> None:
 def test_any_names_can_be_sorted(names: list[str]) -> None:
     assert sorted(in_order(names)) == sorted(names)
     assert in_order(reversed(names)) == in_order(names)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names of files are text there")
+@given(st.lists(st.binary(min_size=1, max_size=40), min_size=3, max_size=3))
+def test_names_of_files_may_be_any_bytes(
+    tmp_path_factory: pytest.TempPathFactory, raw: list[bytes]
+) -> None:
+    """Control characters, halves of characters, what is no text: the data set can be printed and saved."""
+    root, kind, name = (os.fsdecode(b"x" + part.translate(bytes.maketrans(b"/\0", b"__"))) for part in raw)
+    with tempfile.TemporaryDirectory(dir=tmp_path_factory.getbasetemp()) as base:
+        folder = Path(base) / root / kind
+        folder.mkdir(parents=True)
+        np.save(folder / f"{name}.npy", spd(1)[0])
+        read = read_folder(folder.parent)
+        f"{read} {read.names} {read.classes}".encode()
+        data.save(read, Path(base) / "a.npz")
+        assert_same(data.load(Path(base) / "a.npz"), read)
+        (folder / f"{name}.npy").write_bytes(b"x")
+        with pytest.raises(DataError) as error:
+            read_folder(folder.parent)
+        one_line(error)
+        str(error.value).encode()

@@ -160,3 +160,36 @@ def test_a_number_that_is_not_finite(root: Path) -> None:
 def test_another_folder(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=POSES):
         read_fpha(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../../etc",
+        "../x/1",
+        "Subject_1/../1",
+        "Subject_1/a/..",
+        "./a/1",
+        "c:/a/1",
+        "a\\b/c/1",
+        "a\0/b/1",
+        "/a/1",
+    ],
+)
+def test_names_in_the_split_stay_in_the_folder(root: Path, name: str) -> None:
+    (root / SPLIT).write_text(f"Training 1\n{name} 0\nTest 1\nSubject_1/b/1 1\n")
+    with pytest.raises(DataError) as error:
+        read_fpha(root)
+    one_line(error, str(root / SPLIT), "line 2")
+
+
+def test_a_sequence_named_twice_and_numbers_without_end(root: Path) -> None:
+    line = "Subject_1/open_juice_bottle/1 0\n"
+    (root / SPLIT).write_text(f"Training 2\n{line}{line}Test 1\nSubject_6/wash_sponge/1 1\n")
+    with pytest.raises(DataError, match="names some sequence twice"):
+        read_fpha(root)
+    for text in (f"Training {'9' * 5000}\n", f"Training 1\nSubject_1/a/1 {'9' * 5000}\n"):
+        (root / SPLIT).write_text(text)
+        with pytest.raises(DataError) as error:
+            read_fpha(root)
+        one_line(error, str(root / SPLIT), "line")

@@ -56,7 +56,7 @@ def test_wrong_files_are_named(tmp_path: Path) -> None:
         read_hdm05(root)
     np.save(bad, X[0])
     bad.write_bytes(bad.read_bytes()[:-9])
-    with pytest.raises(DataError, match=r"11_1_7\.npy cannot be read"):
+    with pytest.raises(DataError, match=r"11_1_7\.npy: the array announces more numbers"):
         read_hdm05(root)
     np.save(bad, np.diag([1.0, 1, 1, -1]))
     with pytest.raises(InvalidMatrixError) as error:
@@ -77,3 +77,10 @@ def test_other_files_are_logged_and_an_empty_folder_is_an_error(
         with pytest.raises(DataError) as error:
             read_hdm05(path)
         one_line(error, str(path))
+
+
+def test_a_class_of_more_digits_than_a_number_has_is_none(tmp_path: Path) -> None:
+    root = released(tmp_path / "hdm05")
+    np.save(root / f"a_{'9' * 30}.npy", X[0])
+    with pytest.raises(DataError, match="no class in the name"):
+        read_hdm05(root)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,74 @@ def test_damaged_archives_are_one_line(tmp_path: Path) -> None:
         with pytest.raises(DataError) as error:
             read_npz(bad)
         one_line(error, str(bad))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../../etc/y.npy",
+        "/y.npy",
+        "..\\y.npy",
+        "y\x1b[2J.npy",
+        "y\u202e.npy",
+        "y",
+        "readme.txt",
+        ".npy",
+        "",
+    ],
+)
+def test_names_in_archives_are_names_of_arrays(tmp_path: Path, name: str) -> None:
+    file = write(tmp_path / "a.npz", **GOOD)
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.writestr(zipfile.ZipInfo(name), archive.read("y.npy"))
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(DataError) as error:
+        read_npz(file)
+    one_line(error, str(file), "no name of an array")
+    assert str(error.value).isprintable()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_array_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.npz", **GOOD)
+    with zipfile.ZipFile(file, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr("y.npy", archive.read("y.npy"))
+    with pytest.raises(DataError, match="holds an array twice"):
+        read_npz(file)
+
+
+@pytest.mark.parametrize("packing", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_only_what_numpy_packs_is_unpacked(tmp_path: Path, packing: int) -> None:
+    stream = write(tmp_path / "a.npz", **GOOD)
+    with zipfile.ZipFile(stream) as archive, zipfile.ZipFile(tmp_path / "b.npz", "w", packing) as other:
+        for info in archive.infolist():
+            other.writestr(info.filename, archive.read(info))
+    with pytest.raises(DataError, match="packed as NumPy does not"):
+        read_npz(tmp_path / "b.npz")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"train": np.array(list("abcde"))}, "train must be booleans"),
+        ({"train": np.ones((5, 1), bool)}, "train must be booleans"),
+        ({"y": np.array([b"\xff"] * 5)}, "labels are bytes that are no text"),
+        ({"names": np.array([b"\xff"] * 5)}, "names are bytes that are no text"),
+        ({"names": np.array([["a"]] * 5)}, "names must be one for each"),
+        ({"classes": np.array([["a"]])}, "classes must be one for each"),
+        ({"matrices": np.full((5, 2, 2), np.finfo(np.longdouble).max)}, "NaN or infinite"),
+    ],
+)
+def test_what_was_found_by_changing_good_files(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    file = write(tmp_path / "a.npz", **{**GOOD, **changes})
+    with pytest.raises((DataError, InvalidMatrixError)) as error:
+        read_npz(file)
+    one_line(error, str(file), said)
+
+
+def test_bytes_that_are_text_are_names(tmp_path: Path) -> None:
+    names = np.array([f"ü{i}".encode() for i in range(5)])
+    assert read_npz(write(tmp_path / "a.npz", **GOOD, names=names)).names[1] == "ü1"
 
 
 def test_pickles_are_not_opened(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import re
 import sys
 from collections.abc import Callable
@@ -229,3 +230,13 @@ def test_without_matplotlib_it_is_said(monkeypatch: pytest.MonkeyPatch, rows: li
     assert not figures.available()
     with pytest.raises(MissingPackageError, match="pip install matplotlib"):
         figures.curves(rows, figures.looks(rows))
+
+
+@pytest.mark.parametrize("log", ["mul", "gap", "sinh"])
+def test_what_has_run_away_is_drawn(log: str) -> None:
+    made = record(8, model={"log": log})
+    (chart,) = copy.deepcopy(list(made["learned"].values()))
+    for own in (*chart["parameters"].values(), chart.get("multipliers", [])):
+        own[:] = [1e300] * len(own)
+    rows = summarise([made | {"learned": {"layers.log.diffeo": chart}}])
+    figures.draw(figures.learned(rows, figures.looks(rows)), "away")

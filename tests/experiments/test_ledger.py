@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from alem.experiments import Ledger, LedgerError
+from tests.experiments import fakes
 
 
 def made(key: str, **more: object) -> dict[str, object]:
-    """The least that a record has."""
-    least = {"config": {}, "accuracy": 1.0, "history": {}, "tested": 1, "seconds": 0.0}
-    return {"format": 1, "key": key, **least, **more}
+    """A whole record."""
+    return fakes.record(**{"key": key, **more})
 
 
 def test_records_come_back_in_order(tmp_path: Path) -> None:
@@ -24,6 +24,12 @@ def test_records_come_back_in_order(tmp_path: Path) -> None:
     assert list(ledger.records()) == ["b", "a", "c"]
     assert Ledger(tmp_path / "new").records() == ledger.records()
     assert len(ledger.path.read_text("utf-8").splitlines()) == 3, "a line each"
+
+
+def test_a_path_that_is_no_text_comes_back(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    ledger.add(made("a", command="alem train --data \udcff\\udcff"))
+    assert Ledger(tmp_path).records()["a"]["command"] == "alem train --data \udcff\\udcff"
 
 
 def test_what_another_process_adds_is_seen(tmp_path: Path) -> None:
@@ -98,7 +104,7 @@ def test_a_line_changed_by_hand_counts_without_its_checksum(tmp_path: Path) -> N
     ledger = Ledger(tmp_path)
     ledger.add(made("a"))
     line = ledger.path.read_text("utf-8")
-    for spoiled in (line.replace("1.0", "0.5"), json.dumps(json.loads(line)) + "\n"):
+    for spoiled in (line.replace("0.8", "0.5"), json.dumps(json.loads(line)) + "\n"):
         ledger.path.write_text(spoiled, "utf-8")
         with pytest.raises(LedgerError, match=r"line 1 was changed after it was written: .*without"):
             Ledger(tmp_path).records()
@@ -125,7 +131,7 @@ def test_what_is_there_is_not_added_again(tmp_path: Path) -> None:
     ours, theirs = Ledger(tmp_path), Ledger(tmp_path)
     assert ours.add(made("a"))
     assert not theirs.add(made("a", accuracy=0.5))
-    assert Ledger(tmp_path).records()["a"]["accuracy"] == 1.0
+    assert Ledger(tmp_path).records()["a"]["accuracy"] == made("a")["accuracy"]
 
 
 @pytest.mark.parametrize("fails", ["write", "fsync"])

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import nn
 
 from alem import models, optim
@@ -153,3 +155,68 @@ def test_another_model_and_a_missing_optimiser(tmp_path: Path) -> None:
         load_checkpoint(path, models.SPDNet([5, 4], 2).double())
     with pytest.raises(CheckpointError, match="no optimiser; it cannot be continued"):
         load_checkpoint(path, net, optim.RiemannianSGD(net, lr=1.0))
+
+
+def test_what_is_of_another_kind_is_named(tmp_path: Path) -> None:
+    net = network()
+    optimizer = stepped(net)
+    path = tmp_path / "run.safetensors"
+    save_checkpoint(path, net, optimizer)
+    with safe_open(path, framework="pt") as file:
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
+        meta = json.loads(file.metadata()["alem"])
+    weight = next(key for key in tensors if key.startswith("model."))
+    moment = next(key for key in tensors if key.endswith("exp_avg"))
+    group = meta["optimizer"]["groups"][0]
+
+    def written(more: dict[str, torch.Tensor], **changes: object) -> None:
+        save_file({**tensors, **more}, path, metadata={"alem": json.dumps(meta | changes)})
+
+    for more, changes, said in (
+        ({weight: torch.zeros(tensors[weight].shape, dtype=torch.int64)}, {}, "of another model"),
+        ({moment: torch.zeros(7, 7)}, {}, "another optimiser"),
+        ({moment: tensors[moment].to(torch.int64)}, {}, "another optimiser"),
+        ({"optimizer.99.exp_avg": torch.zeros(1)}, {}, "another optimiser"),
+        ({"optimizer.x": torch.zeros(1)}, {}, "another optimiser"),
+        ({f"{moment}.more": torch.zeros(1)}, {}, "another optimiser"),
+        ({}, {"optimizer": {"groups": [], "state": {}}}, "another optimiser"),
+        ({}, {"optimizer": {"groups": meta["optimizer"]["groups"]}}, "another optimiser"),
+        ({}, {"optimizer": {"groups": [group | {"lr": "1"}], "state": {}}}, "another optimiser"),
+        ({}, {"optimizer": {"groups": [group | {"lr": 10**400}], "state": {}}}, "another optimiser"),
+        ({}, {"optimizer": {"groups": [group | {"betas": [0.9]}], "state": {}}}, "another optimiser"),
+        ({}, {"optimizer": [1]}, "a header that is damaged"),
+        ({}, {"header": "x"}, "a header that is damaged"),
+        ({}, {"format": "\x1b[2J\n"}, r"has format \\x1b\[2J\\n"),
+    ):
+        written(more, **changes)
+        with pytest.raises(CheckpointError, match=said) as error:
+            load_checkpoint(path, net, optimizer)
+        assert str(error.value).isprintable()
+    written({})
+    load_checkpoint(path, net, optimizer)
+
+
+def test_headers_of_safetensors_that_lie(tmp_path: Path) -> None:
+    path = tmp_path / "run.safetensors"
+    for size, header in (
+        (2**63, b"{}"),
+        (10**8, b"{}"),
+        (10**9, b"{}"),
+        (None, b'{"a":{"dtype":"F64","shape":[1000000000000],"data_offsets":[0,8000000000000]}}'),
+        (None, b'{"a":{"dtype":"F64","shape":[4294967296,4294967296],"data_offsets":[0,0]}}'),
+        (None, b'{"__metadata__":{"alem":"' + b"[" * 50_000 + b'"}}'),
+        (None, b'{"__metadata__":{"alem":"{\\"format\\": 1, \\"header\\": NaN}"}}'),
+    ):
+        path.write_bytes((len(header) if size is None else size).to_bytes(8, "little") + header)
+        with pytest.raises(CheckpointError) as error:
+            load_checkpoint(path, network())
+        assert str(path) in str(error.value)
+        assert len(str(error.value).splitlines()) == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no pipes")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "run.safetensors")
+    for read in (read_header, read_tensors):
+        with pytest.raises(CheckpointError, match="no regular file"):
+            read(tmp_path / "run.safetensors")

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from alem.data import DataError
 from alem.linalg import InvalidMatrixError
+from alem.linalg.errors import shown, spelled
 
 
 class UsageError(ValueError):
@@ -20,7 +21,7 @@ class Parser(argparse.ArgumentParser):
     """A parser that says what is wrong in one line, without the usage."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message} ({self.prog} --help shows what there is)\n")
+        self.exit(2, f"{self.prog}: {shown(message)} ({self.prog} --help shows what there is)\n")
 
 
 @contextlib.contextmanager
@@ -63,5 +64,11 @@ def is_mendable(error: BaseException) -> bool:
 def one_line(error: BaseException) -> str:
     """The message of an error without its line breaks."""
     if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    return " ".join(str(error).split()) or type(error).__name__
+        return shown(f"{error.filename}: {error.strerror}")
+    return shown(" ".join(str(error).split())) or type(error).__name__
+
+
+def say(*lines: object) -> None:
+    """Print lines; what a terminal would obey in them is spelled out, as names in files may hold it."""
+    for line in lines:
+        print("\n".join(map(spelled, str(line).split("\n"))))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from alem.cli.errors import UsageError, require_training
+from alem.cli.errors import UsageError, require_training, say
 from alem.cli.running import require_files
 from alem.cli.table import add_table_arguments, find_table, is_trial, run_table
 
@@ -39,5 +39,5 @@ def run(arguments: argparse.Namespace) -> int:
     trial = "-trial" if differs or is_trial(arguments) else ""  # never in place of the real one
     path = folder / f"{arguments.name}{trial}.svg"
     write_whole(path, figures.to_file(drawing))
-    print(f"{figure.title}: {path}")
+    say(f"{figure.title}: {path}")
     return 0

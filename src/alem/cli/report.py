@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from alem.cli.errors import UsageError
+from alem.cli.errors import UsageError, say
 
 HELP = "write the report of runs that have been made"
 
@@ -32,5 +32,5 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(f"{ledger.path} holds no finished run; alem train and alem table make some")
         records += found
     for path in write_report(records, arguments.out or folders[0], arguments.title)[:2]:
-        print(path)
+        say(path)
     return 0

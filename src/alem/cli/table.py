@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from alem.cli.arguments import add_running, count, rate
-from alem.cli.errors import UsageError, arguments_of, require_training
+from alem.cli.errors import UsageError, arguments_of, require_training, say
 from alem.cli.running import execute, require_backend, require_files
 
 if TYPE_CHECKING:
@@ -62,12 +62,12 @@ def run(arguments: argparse.Namespace) -> int:
         records, differs = run_table(table, arguments, arguments.row)
         changed |= differs
         page, shown = markdown(table, records), f"{text(table, records)}\n\n{legend(table)}"
-    print(shown)
+    say(shown)
     if changed:  # the page is that of the whole table
-        print(f"\n{path} is written without --row, --epochs and --metric-lr, and of its own data only")
+        say(f"\n{path} is written without --row, --epochs and --metric-lr, and of its own data only")
     else:
         write_whole(path, page)
-        print(f"\nwritten to {path}")
+        say(f"\nwritten to {path}")
     return 0
 
 
@@ -113,16 +113,16 @@ def run_table(
                 require_baseline(run_.method)
     left = [name for name in table.data if name not in paths]
     if left:
-        print(f"without {', '.join(left)}: its columns are left out (--data NAME=PATH)")
+        say(f"without {', '.join(left)}: its columns are left out (--data NAME=PATH)")
     if changes:
-        print("not the protocol of the table:", ", ".join(f"{k} {v:g}" for k, v in changes.items()))
+        say(f"not the protocol of the table: {', '.join(f'{k} {v:g}' for k, v in changes.items())}")
     differences = {
         column.protocol.differs(column.protocol.source(paths[column.protocol.name]).load())
         for column in table.columns
         if column.protocol.name in paths
     } - {None}
     for difference in differences:
-        print(f"not the data of the table: {difference}")
+        say(f"not the data of the table: {difference}")
     # Seed after seed, so that an interrupted grid has every method.
     by_folder: dict[str, list[Run]] = {}
     for run_ in sorted((r for runs in cells.values() for r in runs), key=lambda r: r.seed):

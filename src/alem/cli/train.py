@@ -7,8 +7,9 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from alem.cli.arguments import add_running, command_line, count, numbers, rate, seed
-from alem.cli.errors import UsageError, arguments_of, require_training
+from alem.cli.errors import UsageError, arguments_of, require_training, say
 from alem.cli.running import execute, require_backend, require_files, start_processes
+from alem.linalg.errors import spelled
 
 if TYPE_CHECKING:
     from alem.data import Dataset
@@ -81,9 +82,9 @@ def run(arguments: argparse.Namespace) -> int:
     runs = _runs(arguments, source, data)
     if arguments.devices * arguments.nodes > 1 and not are_shared():
         start_processes(arguments.devices, arguments.nodes)
-    print(data)
+    say(spelled(str(data)))
     if data.repairs:
-        print(data.repairs.describe(data.names))
+        say(spelled(data.repairs.describe(data.names)))
     networks = arguments.out / "networks"
     require_files(*pages(arguments.out))
     records = execute(runs, arguments.out, arguments, networks)
@@ -95,12 +96,12 @@ def run(arguments: argparse.Namespace) -> int:
         deviation = "" if row.deviation is None else f" ± {100 * row.deviation:.2f}"
         ended = f", {len(row.stopped)} stopped early" if row.stopped else ""
         of = "one seed" if row.n == 1 else f"{row.n} seeds"
-        print(f"{row.label:{width}}  {100 * row.mean:.2f}{deviation} % right at the end, {of}{ended}")
+        say(f"{row.label:{width}}  {100 * row.mean:.2f}{deviation} % right at the end, {of}{ended}")
     # With what has been run there before on the same data and split.
     section = section_of(records[0])
     before = [r for r in Ledger(arguments.out).records().values() if section_of(r) == section]
     page = write_report([*records, *before], arguments.out, f"alem on {data.name}", command_line())[0]
-    print(f"report    {page}\nnetworks  {networks}")
+    say(f"report    {page}\nnetworks  {networks}")
     return 0
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from alem.data.arrays import stacked
 from alem.data.dataset import Dataset, dataset
 from alem.data.errors import DataError, naming, reading
 from alem.data.folder import class_files, folder_name, relative_name
+from alem.data.matlab import read_square
 
 
 def read_afew(path: str | Path) -> Dataset:
@@ -20,7 +19,7 @@ def read_afew(path: str | Path) -> Dataset:
 
     That is how the features of Huang and Van Gool, "A Riemannian network for SPD matrix learning", AAAI
     2017, were released (``spdface_400_inter_histeq``, 400×400, seven classes, the variable ``Y1``), and
-    other sets after them; the two folders are the official split. Needs SciPy.
+    other sets after them; the two folders are the official split.
     """
     root = Path(path)
     tree = class_files(root, ".mat")
@@ -41,31 +40,5 @@ def read_afew(path: str | Path) -> Dataset:
 
 def read_mat(file: Path) -> NDArray[Any]:
     """The one square matrix of a MATLAB file; scalars beside it do not count."""
-    try:
-        matlab = importlib.import_module("scipy.io")
-    except ImportError:
-        raise DataError(".mat files need SciPy; install it with: pip install scipy") from None
     with reading(file):
-        try:
-            variables = matlab.loadmat(file)
-        except NotImplementedError:
-            raise DataError(f"{file} is in MATLAB's format 7.3; save it again in MATLAB with -v7") from None
-        except matlab.matlab.MatReadError as error:
-            raise OSError(str(error)) from None
-    squares = {key: value for key, value in variables.items() if _is_square(value)}
-    if len(squares) != 1:
-        raise DataError(
-            f"{file} must hold one square matrix, and holds {len(squares)}"
-            + (f" ({', '.join(squares)})" if squares else "")
-            + "; store only the one that is meant"
-        )
-    return next(iter(squares.values()))
-
-
-def _is_square(value: Any) -> bool:
-    return (
-        isinstance(value, np.ndarray)
-        and value.dtype.kind in "fiuc"
-        and value.ndim == 2
-        and value.shape[0] == value.shape[1] > 1
-    )
+        return read_square(file)

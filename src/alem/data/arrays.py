@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from alem.data.errors import DataError, reading
+from alem.data import limits
+from alem.data.errors import DataError
 
 # Of the largest real part: a larger imaginary part is no rounding.
 ROUNDING = 1e-10
@@ -34,7 +34,8 @@ def real(array: NDArray[Any], path: Path, what: str = "matrix") -> NDArray[Any]:
         raise DataError(f"{path}: the {what} holds {array.dtype}, not numbers; store it as float64")
     if array.dtype in (np.float32, np.float64):
         return array
-    return array.astype(np.float64)
+    with np.errstate(over="ignore"):  # infinite is what the matrices are then refused for
+        return array.astype(np.float64)
 
 
 def square(array: NDArray[Any], path: Path, n: int | None = None) -> NDArray[Any]:
@@ -58,6 +59,9 @@ def stacked(files: Sequence[Path], read: Callable[[Path], NDArray[Any]]) -> NDAr
     for i, file in enumerate(files):
         matrix = square(read(file), file, len(matrices[0]) if i else None)
         if i == 0:
+            needed = 8 * len(files) * matrix.size
+            if needed > limits.FREE:  # the sizes of many files take a while
+                limits.require_memory(file.parent, needed, sum(each.stat().st_size for each in files))
             matrices = np.empty((len(files), *matrix.shape), matrix.dtype)
         elif matrix.dtype.itemsize > matrices.dtype.itemsize:
             before, matrices = matrices[:i], np.empty(matrices.shape, matrix.dtype)
@@ -66,42 +70,29 @@ def stacked(files: Sequence[Path], read: Callable[[Path], NDArray[Any]]) -> NDAr
     return matrices
 
 
-def read_npy(file: Path, *, mapped: bool = False) -> NDArray[Any]:
-    """The array in a ``.npy`` file; ``mapped``, a page is read when looked at and copied when written."""
-    with reading(file):
-        with file.open("rb") as stream:
-            if stream.read(6) != b"\x93NUMPY":
-                raise DataError(f"{file} is no .npy array (numpy.save writes such); check the path")
-        with naming_objects(file, "the array"):
-            return np.load(file, mmap_mode="c" if mapped else None, allow_pickle=False)
-
-
-@contextmanager
-def naming_objects(path: Path, what: str) -> Iterator[None]:
-    """An array of Python objects, which is not read because that could run code, is a DataError."""
-    try:
-        yield
-    except ValueError as error:
-        if "allow_pickle" not in str(error):
-            raise
-        raise DataError(
-            f"{path}: {what} holds Python objects, which are not read because they may run code; store it "
-            "as numbers, or as strings with astype(str)"
-        ) from None
-
-
 def described(arrays: Mapping[str, NDArray[Any]], path: Path) -> dict[str, Any]:
     """What a store knows of the samples beside matrices and labels, as keywords of ``dataset``."""
     for key, array in arrays.items():
         if array.ndim == 0:
             raise DataError(f"{path}: {key} is a single value; there must be one entry for each sample")
     known: dict[str, Any] = {
-        key: arrays[key].astype(str).tolist() for key in ("classes", "names") if key in arrays
+        key: texts(arrays[key], path, key) for key in ("classes", "names") if key in arrays
     }
     if "train" in arrays:
         known["train"] = arrays["train"]
     columns = {key: array for key, array in arrays.items() if key not in ("classes", "names", "train")}
     return {**known, "columns": columns}
+
+
+def texts(array: NDArray[Any], path: Path, what: str) -> list[str]:
+    """Entries `(k,)` of any kind as text; bytes are UTF-8."""
+    if array.ndim != 1:
+        raise DataError(f"{path}: {what} must be one for each, got shape {array.shape}")
+    try:
+        decoded = np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: {what} are bytes that are no text; store them as strings") from None
+    return decoded.astype(str).tolist()
 
 
 def unpack(triu: NDArray[Any], path: Path) -> NDArray[Any]:

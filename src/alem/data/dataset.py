@@ -99,6 +99,7 @@ def dataset(
     ``labels`` are places in ``classes``; without ``classes`` they may be anything that can be sorted, and
     the classes are their values in order.
     """
+    name = _printable(name)
     X = torch.as_tensor(matrices)
     if X.dtype not in (torch.float32, torch.float64):
         raise DataError(f"{name}: matrices must be float32 or float64, got {X.dtype}; convert them")
@@ -110,15 +111,10 @@ def dataset(
         raise DataError(f"{name}: {N} matrices and {len(y)} labels; there must be one for each")
     kinds = tuple(map(_printable, kinds))
     names = tuple(str(i) for i in range(N)) if names is None else tuple(map(_printable, names))
-    split = None if train is None else torch.as_tensor(train).contiguous()
-    columns = {key: np.asarray(column) for key, column in (columns or {}).items()}
+    split = _split(name, train)
+    columns = {_printable(key): np.asarray(column) for key, column in (columns or {}).items()}
     lengths = {"names": len(names), **{key: len(column) for key, column in columns.items()}}
     if split is not None:
-        if split.dtype != torch.bool or split.ndim != 1:
-            raise DataError(
-                f"{name}: train must be booleans (N,), true for training, got {split.dtype} "
-                f"{tuple(split.shape)}"
-            )
         lengths["train"] = len(split)
     for key, length in lengths.items():
         if length != N:
@@ -130,6 +126,17 @@ def dataset(
     except InvalidMatrixError as error:
         raise InvalidMatrixError(f"{name}: {error}", error.index) from None
     return Dataset(name, X, y, kinds, names, split, columns, repairs)
+
+
+def _split(name: str, train: NDArray[Any] | Tensor | None) -> Tensor | None:
+    if train is None:
+        return None
+    values = train.numpy() if isinstance(train, Tensor) else np.asarray(train)
+    if values.dtype != np.bool_ or values.ndim != 1:
+        raise DataError(
+            f"{name}: train must be booleans (N,), true for training, got {values.dtype} {values.shape}"
+        )
+    return torch.from_numpy(np.ascontiguousarray(values))
 
 
 def _printable(name: object) -> str:
@@ -145,7 +152,10 @@ def read_labels(name: str, labels: Any, classes: Sequence[str] | None) -> tuple[
             f"{name}: labels must be numbers or strings (N,), got {values.dtype} of shape {values.shape}"
         )
     if values.dtype.kind == "S":
-        values = np.char.decode(values, "utf-8")
+        try:
+            values = np.char.decode(values, "utf-8")
+        except UnicodeDecodeError:
+            raise DataError(f"{name}: labels are bytes that are no text; store them as strings") from None
     if classes is None:
         if values.dtype.kind == "f" and not bool(np.isfinite(values).all()):
             raise DataError(f"{name}: some labels are NaN or infinite; drop their samples")

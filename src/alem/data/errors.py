@@ -11,13 +11,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from alem.linalg import InvalidMatrixError
+from alem.linalg.errors import shown
 
 
 class DataError(ValueError):
     """A file or folder is not what its reader expects; the message says which, what and what to do."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(shown(message))
 
-# What NumPy, SciPy, zipfile and the parsers were seen to raise on a file that is damaged, encrypted or of
+
+# Characters of what a library says, which may repeat the file.
+_REASON = 200
+
+# What NumPy, zipfile and the parsers were seen to raise on a file that is damaged, encrypted or of
 # another kind.
 _UNREADABLE = (
     OSError,
@@ -29,7 +36,6 @@ _UNREADABLE = (
     RuntimeError,
     SyntaxError,
     tokenize.TokenError,
-    UnboundLocalError,
     MemoryError,
     struct.error,
     zlib.error,
@@ -49,7 +55,7 @@ def reading(path: Path) -> Iterator[None]:
     except (IsADirectoryError, NotADirectoryError, PermissionError) as error:
         raise DataError(f"{path} cannot be opened: {error.strerror}; check the path") from None
     except _UNREADABLE as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = shown(" ".join(str(error).split()), _REASON) or type(error).__name__
         raise DataError(
             f"{path} cannot be read ({reason}): damaged, cut short or of another format; fetch it again"
         ) from None

@@ -11,9 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from alem.data.arrays import described, read_npy, real, stacked
+from alem.data.arrays import described, real, stacked
 from alem.data.dataset import Dataset, dataset
 from alem.data.errors import DataError, naming, reading
+from alem.data.npy import read_npy
+from alem.linalg.errors import shown
 
 log = logging.getLogger("alem.data")
 
@@ -130,4 +132,4 @@ def relative_name(file: Path, root: Path) -> str:
 def report_unread(folder: Path, suffix: str, count: int) -> None:
     """Log how many entries of a folder are not what is read there."""
     if count:
-        log.warning("%s: %d entries that are no %s files were not read", folder, count, suffix)
+        log.warning("%s: %d entries that are no %s files were not read", shown(str(folder)), count, suffix)

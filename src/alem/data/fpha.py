@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from alem.data.dataset import Dataset
 from alem.data.errors import DataError, naming, reading
 from alem.data.folder import folder_name
+from alem.data.limits import read_text
 from alem.data.repair import LOADING
 from alem.data.signals import from_signals
+from alem.linalg.errors import shown
 
 log = logging.getLogger("alem.data")
 
@@ -22,6 +24,9 @@ POSES = "Hand_pose_annotation_v1"
 SPLIT = "data_split_action_recognition.txt"
 # 21 joints in space; a line begins with the number of its frame.
 CHANNELS = 63
+# Three folders and a class; none may lead elsewhere, upwards or to another disk.
+_NAME = r"(?!\.{1,2}(?:/|\s))[^/\\:\s\0]+"
+_LINE = re.compile(rf"\s*({_NAME}/{_NAME}/{_NAME})\s+([0-9]{{1,18}})\s*")
 
 
 def read_fpha(
@@ -77,17 +82,15 @@ class Entry(NamedTuple):
 def read_split(file: Path) -> list[Entry]:
     """``Training 600``, so many lines, ``Test 575``, so many lines; a count that is wrong is an error."""
     with reading(file):
-        lines = [line for line in file.read_text("utf-8").splitlines() if line.strip()]
+        lines = [line for line in read_text(file, "utf-8").splitlines() if line.strip()]
     entries: list[Entry] = []
     announced = {True: 0, False: 0}
     train: bool | None = None
     for number, line in enumerate(lines, 1):
-        if heading := re.fullmatch(r"\s*(Training|Test)\s+(\d+)\s*", line):
+        if heading := re.fullmatch(r"\s*(Training|Test)\s+([0-9]{1,18})\s*", line):
             train = heading[1] == "Training"
             announced[train] = int(heading[2])
-        elif (
-            found := re.fullmatch(r"\s*([^/\s]+/[^/\s]+/[^/\s]+)\s+(\d+)\s*", line)
-        ) and train is not None:
+        elif (found := _LINE.fullmatch(line)) and train is not None:
             entries.append(Entry(found[1], int(found[2]), train))
         else:
             raise DataError(
@@ -102,6 +105,8 @@ def read_split(file: Path) -> list[Entry]:
                 f"{file} announces {count} {kind} sequences and lists {found_count}; it is cut short or "
                 "changed: fetch it again"
             )
+    if len({entry.name for entry in entries}) != len(entries):
+        raise DataError(f"{file} names some sequence twice; fetch it again")
     pairs = {(entry.label, entry.name.split("/")[1]) for entry in entries}
     if not len({label for label, _ in pairs}) == len({action for _, action in pairs}) == len(pairs):
         raise DataError(f"{file}: labels and actions do not correspond one to one; fetch it again")
@@ -114,7 +119,7 @@ def read_skeleton(file: Path) -> NDArray[Any]:
     A single frame stands twice, and no frame is two zeros: either way the covariance is exactly zero.
     """
     with reading(file):
-        text = file.read_text("ascii")
+        text = read_text(file, "ascii")
         numbers = np.array(text.split(), np.float64)
     lines = sum(1 for line in text.splitlines() if line.strip())
     if numbers.size != lines * (1 + CHANNELS):
@@ -130,4 +135,4 @@ def _report_rest(poses: Path, used: set[str]) -> None:
     there = {file.parent.relative_to(poses).as_posix() for file in poses.glob("*/*/*/skeleton.txt")}
     rest = len(there - used)
     if rest:
-        log.warning("%s: %d sequences that the split does not name were not read", poses, rest)
+        log.warning("%s: %d sequences that the split does not name were not read", shown(str(poses)), rest)

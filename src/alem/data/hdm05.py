@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from alem.data.arrays import read_npy, stacked
+from alem.data.arrays import stacked
 from alem.data.dataset import Dataset, dataset
 from alem.data.errors import DataError, naming
 from alem.data.folder import folder_name, listed, report_unread
+from alem.data.npy import read_npy
 
 
 def read_hdm05(path: str | Path) -> Dataset:
@@ -41,7 +42,7 @@ def read_hdm05(path: str | Path) -> Dataset:
 
 def class_of(file: Path) -> int:
     """The integer after the last underscore of the name."""
-    found = re.search(r"_([0-9]+)$", file.stem)
+    found = re.search(r"_([0-9]{1,18})$", file.stem)
     if found is None:
         raise DataError(f"{file}: no class in the name, which should end as in …_17.npy; rename or move it")
     return int(found[1])

@@ -19,9 +19,11 @@ from alem import linalg
 from alem.data.dataset import Dataset, dataset
 from alem.data.errors import DataError, naming, reading
 from alem.data.folder import folder_name, listed, report_unread
+from alem.data.limits import read_text
 from alem.data.repair import LOADING
 from alem.data.signals import centre
 from alem.linalg import InvalidMatrixError
+from alem.linalg.errors import shown
 
 log = logging.getLogger("alem.data")
 
@@ -86,7 +88,7 @@ def read_ntu60(
     if empty or skipped:
         log.warning(
             "%s: of %d files %d were left out by the list and %d because no body is there for two frames",
-            root, len(numbers), skipped, empty,
+            shown(str(root)), len(numbers), skipped, empty,
         )  # fmt: skip
     if not kept:
         raise DataError(
@@ -124,7 +126,7 @@ def numbers_of(file: Path) -> tuple[int, ...]:
 def read_skipped(file: Path) -> set[str]:
     """The sample names in a text file; other lines are taken for its heading."""
     with reading(file):
-        names = set(re.findall(r"\bS\d{3}C\d{3}P\d{3}R\d{3}A\d{3}\b", file.read_text("utf-8")))
+        names = set(re.findall(r"\bS\d{3}C\d{3}P\d{3}R\d{3}A\d{3}\b", read_text(file, "utf-8")))
     if not names:
         raise DataError(f"{file} names no samples such as S001C002P005R002A008; check the path")
     return names
@@ -133,7 +135,7 @@ def read_skipped(file: Path) -> set[str]:
 def read_bodies(file: Path) -> list[NDArray[np.float64]]:
     """The positions `(T, 25, 3)` of each body in the frames in which it is there, the first seen first."""
     with reading(file):
-        tokens = file.read_text("ascii").split()
+        tokens = read_text(file, "ascii").split()
         values = np.array(tokens, np.float64)
         places, end = _places(tokens, file)
     if end != len(tokens):

@@ -42,6 +42,8 @@ from alem.training import (
 
 Array = NDArray[Any]
 KEPT = ("last", "best")
+# Bytes of the name of a class in a file.
+LONGEST = 2**16
 
 
 class _SPDNetEstimator(MatrixEstimator):
@@ -264,7 +266,7 @@ class _SPDNetEstimator(MatrixEstimator):
         """The inverse of :meth:`_facts`, the network included."""
         self.fitted_params_ = self.get_params(deep=False)
         self.n_features_in_, self.n_outputs_ = facts["n_features"], facts["n_outputs"]
-        self.history_ = History(**facts["history"])
+        self.history_ = History.of(facts["history"])
         self.n_epochs_ = len(self.history_)
         self.best_epoch_, self.best_score_ = facts["best_epoch"], facts["best_score"]
         with generators_kept():
@@ -319,7 +321,11 @@ class SPDNetClassifier(ClassifierMixin, _SPDNetEstimator):
     def _restore(self, facts: dict[str, Any]) -> None:
         super()._restore(facts)
         values = facts["classes"]["values"]
-        classes = np.array(values, dtype=facts["classes"]["dtype"])
+        dtype = np.dtype(facts["classes"]["dtype"])
+        # A string of one letter may be of a type for a billion.
+        if dtype.kind not in "biufUSO" or dtype.itemsize > LONGEST:
+            raise ValueError(f"classes of {dtype}")
+        classes = np.array(values, dtype=dtype)
         if classes.tolist() != values or len(set(values)) != self.n_outputs_ or classes.ndim != 1:
             raise ValueError(f"{self.n_outputs_} outputs and the classes {values}")
         self.classes_ = classes

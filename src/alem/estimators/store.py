@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from torch import Tensor
 
+from alem.data import limits
 from alem.training import CheckpointError, read_tensors, save_tensors
 
 if TYPE_CHECKING:
@@ -35,7 +38,9 @@ def load(cls: type[E], path: Path, device: str) -> E:
         header = header["estimator"]
         if header["kind"] != cls.__name__:
             raise CheckpointError(f"{path} holds a {header['kind']}; load it with {header['kind']}.load")
+        _require_finite(header["parameters"])
         estimator = cls(**{**header["parameters"], "device": device})
+        _require_weights(estimator, header["fitted"], tensors)
         estimator._restore(header["fitted"])
         broken = [key for key, t in tensors.items() if not t.isfinite().all()]
         if broken:
@@ -48,11 +53,31 @@ def load(cls: type[E], path: Path, device: str) -> E:
         return estimator.use_weights(header["fitted"]["weights_in_use"])
     except CheckpointError:
         raise
-    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, RuntimeError, AttributeError) as error:
         raise CheckpointError(
             f"{path} is no file of {cls.__name__}.save, or one that was changed: "
-            f"{type(error).__name__}: {' '.join(str(error).split())}"
+            f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
         ) from None
+
+
+def _require_finite(parameters: dict[str, Any]) -> None:
+    """JSON may hold NaN, which no bound of a parameter refuses."""
+    for key, value in parameters.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{key} is {value}")
+
+
+def _require_weights(
+    estimator: _SPDNetEstimator, facts: dict[str, Any], tensors: dict[str, Tensor]
+) -> None:
+    """Raise ValueError if the network would have more weights than the file: before it is built."""
+    there = sum(t.numel() for key, t in tensors.items() if key.startswith("last."))
+    sizes = [facts["n_features"], *estimator._sizes(facts["n_features"])]
+    # Weights of each BiMap, and of a head that takes a triangle of the last matrix at least.
+    needed = sum(a * b for a, b in pairwise(sizes)) + facts["n_outputs"] * sizes[-1] * (sizes[-1] + 1) // 2
+    whole = all(type(n) is int and n > 0 for n in (*sizes, facts["n_outputs"]))
+    if not whole or needed > there or max(sizes) ** 2 > max(there, limits.FREE // 8):
+        raise ValueError(f"sizes {sizes} and {facts['n_outputs']} outputs of {there} weights")
 
 
 def _starting_with(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

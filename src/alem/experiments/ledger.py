@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from alem.experiments.record import require_record
 from alem.files import about
+from alem.linalg.errors import shown
 
 Record = dict[str, Any]
 FILE = "runs.jsonl"
 FORMAT = 1
-NEEDED = {"key", "config", "accuracy", "history", "tested", "seconds"}
 # The end of a line, after all else; lines from before there were checksums lack it.
 _CHECKSUM = b',"checksum":"%s"}'
 _END = len(_CHECKSUM % (b"0" * 16))
@@ -24,6 +25,9 @@ _END = len(_CHECKSUM % (b"0" * 16))
 
 class LedgerError(ValueError):
     """A file of results cannot be read."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(shown(message))
 
 
 class Ledger:
@@ -41,6 +45,8 @@ class Ledger:
         with self._reading:
             if not self.path.exists():
                 return self._records
+            if not self.path.is_file():  # to open a pipe would wait
+                raise LedgerError(f"{self.path} is no regular file; choose another folder")
             with self.path.open("rb") as file:
                 file.seek(self._read_to)
                 *lines, rest = file.read().split(b"\n")
@@ -62,7 +68,10 @@ class Ledger:
         it was.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
+        # Of a path that is no text the halves of characters become escapes of JSON.
+        text = json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode(
+            "utf-8", "backslashreplace"
+        )
         line = text[:-1] + _CHECKSUM % _digest(text) + b"\n"
         with about(self.path), self._locked() as handle:
             with contextlib.suppress(LedgerError):  # it does not keep what is finished from being added
@@ -114,10 +123,13 @@ def _parsed(line: bytes) -> Record:
         text, given = line[:-_END] + b"}", line[-_END:]
     try:
         record = json.loads(text)
-        if record["format"] != FORMAT or not record.keys() >= NEEDED or not isinstance(record["key"], str):
-            raise ValueError
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise LedgerError("is no result of a run in the format of this version") from None
+        if not isinstance(record, dict) or record.get("format") != FORMAT:
+            raise ValueError("format")
+        require_record(record)
+    except (ValueError, RecursionError) as error:
+        raise LedgerError(
+            f"is no result of a run in the format of this version ({str(error)[:100]})"
+        ) from None
     if "checksum" in record or (given and given != _CHECKSUM % _digest(text)):
         raise LedgerError(
             "was changed after it was written: its checksum is that of another (without its checksum "

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from alem.experiments.baselines import MissingPackageError
-from alem.experiments.ledger import Record
+from alem.experiments.ledger import LedgerError, Record
 from alem.experiments.naming import distinguish, group_of
 from alem.experiments.split import Split
 
@@ -63,6 +63,7 @@ def summarise(records: Iterable[Record]) -> list[Row]:
     split has.
     """
     records = unique(records)
+    _require_alike(records)
     labels = distinguish(records)
     groups: dict[str, list[Record]] = {}
     asked: dict[str, set[str]] = {}
@@ -70,6 +71,24 @@ def summarise(records: Iterable[Record]) -> list[Row]:
         groups.setdefault(group_of(record), []).append(record)
         asked.setdefault(section_of(record), set()).update(_splits(record))
     return [_row(group, labels[group], own, asked[section_of(own[0])]) for group, own in groups.items()]
+
+
+def _require_alike(records: Iterable[Record]) -> None:
+    """Raise LedgerError unless the runs of a method have learned numbers of the same shapes."""
+    shapes: dict[str, Any] = {}
+    for record in records:
+        if record["stopped"] is None:
+            own = _shape(record.get("learned")), _shape(record.get("spectra")), len(record["classes"])
+            if shapes.setdefault(group_of(record), own) != own:
+                raise LedgerError(
+                    f"record {record['key']} has other shapes than those beside it; remove it"
+                )
+
+
+def _shape(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _shape(own) for key, own in value.items()}
+    return len(value) if isinstance(value, list) else None
 
 
 def paired_test(a: Mapping[int, float], b: Mapping[int, float]) -> Paired:

@@ -4,10 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
+
+# Control characters, what turns the direction of writing around, and what no file of text may hold.
+_OBEYED = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+# Characters of a message; what a file holds may be any number of them.
+_LONGEST = 2000
+
+
+def shown(text: str, longest: int = _LONGEST) -> str:
+    """Text of a message, which may come from a file, on one line and not too long."""
+    if len(text) > longest:
+        text = f"{text[: longest // 2]} … {text[-longest // 2 :]}"
+    return spelled(text)
+
+
+def spelled(text: str) -> str:
+    """Text in which what a terminal or a page would obey is spelled out: line breaks are ``\\n``."""
+    return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 class InvalidMatrixError(ValueError):
@@ -18,7 +38,7 @@ class InvalidMatrixError(ValueError):
     """
 
     def __init__(self, message: str, index: tuple[int, ...] | None = None) -> None:
-        super().__init__(message)
+        super().__init__(shown(message))
         self.index = index
 
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from alem.files import whole
+from alem.linalg.errors import shown
 
 FORMAT = 1
 # A file is digested with noughts in the place of its checksum.
@@ -26,6 +27,9 @@ _CHECKSUM = re.compile(rb'"checksum":"([0-9a-f]{32})"')
 
 class CheckpointError(ValueError):
     """A file is no checkpoint, or not one of this training."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(shown(message))
 
 
 class DamagedCheckpointError(CheckpointError):
@@ -68,22 +72,25 @@ def read_header(path: Path) -> dict[str, Any]:
 
 
 def load_checkpoint(path: Path, model: nn.Module, optimizer: Optimizer | None = None) -> dict[str, Any]:
-    """Bring model and optimiser to the state in ``path``; the ``header`` that was saved."""
+    """Bring model and optimiser to the state in ``path``; the ``header`` that was saved.
+
+    What is loaded has the shapes and kinds of what is there; its numbers may be any.
+    """
     tensors, meta = _read(path)
     own = {key.removeprefix("model."): t for key, t in tensors.items() if key.startswith("model.")}
     try:
         model.load_state_dict(own)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:  # TypeError of tensors of whole numbers
         raise CheckpointError(f"{path} is of another model: {_line(error)}") from None
     if optimizer is not None:
         if not meta.get("optimizer"):
             raise CheckpointError(f"{path} holds a model and no optimiser; it cannot be continued")
-        state = {int(i): dict(entries) for i, entries in meta["optimizer"]["state"].items()}
-        for key, t in tensors.items():
-            if key.startswith("optimizer."):
-                _, i, name = key.split(".", 2)
-                state.setdefault(int(i), {})[name] = t
-        optimizer.load_state_dict({"state": state, "param_groups": meta["optimizer"]["groups"]})
+        try:
+            optimizer.load_state_dict(_state(meta["optimizer"], tensors, optimizer))
+        except (ValueError, TypeError, LookupError, AttributeError, RuntimeError) as error:
+            raise CheckpointError(
+                f"{path} holds the state of another optimiser ({_line(error)}); remove it"
+            ) from None
     return meta["header"]
 
 
@@ -100,11 +107,46 @@ def _write(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None
         file.write(data)
 
 
+def _state(plain: dict[str, Any], tensors: dict[str, Tensor], optimizer: Optimizer) -> dict[str, Any]:
+    """A state as ``optimizer`` takes it; ValueError where something is not of its kind."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    state = {int(i): dict(entries) for i, entries in plain["state"].items()}
+    if any(isinstance(value, (str, list, dict)) for own in state.values() for value in own.values()):
+        raise ValueError("a state that is no number")
+    for key, t in tensors.items():
+        if key.startswith("optimizer."):
+            _, i, name = key.split(".", 2)
+            like = parameters[int(i)]
+            fits = t.ndim <= like.ndim and torch.broadcast_shapes(t.shape, like.shape) == like.shape
+            if not fits or not t.is_floating_point():
+                raise ValueError(f"{key} is of another shape or kind than its parameter")
+            state.setdefault(int(i), {})[name] = t
+    names = [own.keys() for own in state.values()]
+    if any(each != names[0] for each in names) or not state.keys() <= set(range(len(parameters))):
+        raise ValueError("what is known of the parameters differs from one to the other")
+    for own, saved in zip(optimizer.state_dict()["param_groups"], plain["groups"], strict=True):
+        for key in own.keys() & saved.keys():
+            if not _alike(saved[key], own[key]):
+                raise ValueError(f"{key} is not of its kind")
+    return {"state": state, "param_groups": plain["groups"]}
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Whether plain data is of the same kind: numbers, truth values, or sequences of such."""
+    if isinstance(b, (list, tuple)):
+        return isinstance(a, list) and len(a) == len(b) and all(map(_alike, a, b))
+    if isinstance(b, (int, float)) and not isinstance(b, bool):
+        return isinstance(a, (int, float)) and not isinstance(a, bool) and abs(a) < 2**63
+    return type(a) is type(b)
+
+
 def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """All that is in a file, once it is known to be as it was written."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
+    if path.exists() and not path.is_file():  # to open a pipe would wait
+        raise CheckpointError(f"{path} is no regular file; give a file")
     try:
         data = bytearray(path.read_bytes())
     except OSError as error:
@@ -122,7 +164,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         tensors = load(bytes(data))
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-    except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
+    except (SafetensorError, ValueError, LookupError, TypeError, RuntimeError, AttributeError) as error:
         raise DamagedCheckpointError(
             f"{path} cannot be read as a checkpoint ({_line(error)}); remove it"
         ) from None
@@ -135,6 +177,8 @@ def _meta(path: Path, metadata: dict[str, str], checked: bool) -> dict[str, Any]
     try:
         meta = json.loads(metadata["alem"])
         if not isinstance(meta, dict) or not isinstance(meta.setdefault("header", {}), dict):
+            raise ValueError
+        if not isinstance(meta.get("optimizer", {}), dict):
             raise ValueError
         if metadata.keys() != ({"alem", "checksum"} if checked else {"alem"}):
             raise ValueError
@@ -157,4 +201,4 @@ def _digest(data: bytearray) -> bytes:
 
 
 def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+    return shown(" ".join(str(error).split()), 500)

@@ -59,6 +59,17 @@ class History:
     def __len__(self) -> int:
         return len(self.loss)
 
+    @classmethod
+    def of(cls, saved: Any) -> History:
+        """From what a file holds; TypeError unless it is numbers for each epoch."""
+        history = cls(**saved)
+        for key, values in asdict(history).items():
+            if not isinstance(values, list) or not all(type(v) in (int, float) for v in values):
+                raise TypeError(f"{key} must be numbers")
+            if len(values) not in (len(history), 0 if key == "test_accuracy" else len(history)):
+                raise TypeError(f"{key} must be one for each epoch")
+        return history
+
 
 @dataclass
 class Fitted:
@@ -144,7 +155,7 @@ def fit(
         header = load_checkpoint(checkpoint, model, optimizer)
         if _known_today(header.get("identity")) != identity:
             raise CheckpointError(f"{checkpoint} is of another training; remove it or choose another place")
-        fitted = Fitted(History(**header["history"]), header["stopped"])
+        fitted = _known(header, checkpoint)
     elif calibrate := getattr(model, "calibrate", None):
         calibrate(parts[0].blocks())
     step = TrainingStep(wrapped, optimizer, objective.loss, capture, recipe.max_norm, recipe.torch_products)
@@ -301,6 +312,17 @@ def _evaluate(model: nn.Module, test: Batches, score: OfOutputs, products: torch
     if not outputs.isfinite().all():
         raise Diverged("in evaluation, an output is not finite; lower lr or metric_lr")
     return float(score(outputs, test.labels))
+
+
+def _known(header: dict[str, Any], checkpoint: Path) -> Fitted:
+    """What had come of a training when it was saved."""
+    try:
+        history = History.of(header["history"])
+        if not isinstance(header["stopped"], (str, type(None))):
+            raise TypeError("stopped must be a reason")
+    except (KeyError, TypeError) as error:
+        raise CheckpointError(f"{checkpoint} has a header that is damaged ({error}); remove it") from None
+    return Fitted(history, header["stopped"])
 
 
 def _known_today(identity: Any) -> Any:

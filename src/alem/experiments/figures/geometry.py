@@ -17,6 +17,7 @@ from alem.experiments.figures.style import (
     deviation,
     line,
     panels,
+    plain,
     share,
 )
 from alem.experiments.ledger import Record
@@ -25,6 +26,10 @@ from alem.geometry import GapLog
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+# Of exponents, and of what is drawn of them: its square is still a double.
+_FAR, _DRAWN = 50.0, 1e100
 
 
 class Learned(NamedTuple):
@@ -57,13 +62,13 @@ def learned(rows: Sequence[Row], looks: Looks) -> Figure:
             charts = _charts(row)
             for i, (chart, runs) in enumerate(charts.items()):
                 look = Look(looks[row.group].colour, DASHES[i % len(DASHES)])
-                values = np.array([run.values for run in runs])
+                values = np.clip([run.values for run in runs], -_DRAWN, _DRAWN)
                 if runs[0].names is None:
                     x = 1.0 + np.arange(values.shape[1])
                     axis.axhline(runs[0].start[0], color=GREY, linewidth=0.8)
-                    line(axis, x, values.mean(0), deviation(values), look, chart)
+                    line(axis, x, values.mean(0), deviation(values), look, plain(chart))
                 else:
-                    _points(axis, runs[0], values, look, chart, (i + 0.5) / len(charts) - 0.5)
+                    _points(axis, runs[0], values, look, plain(chart), (i + 0.5) / len(charts) - 0.5)
             first = next(iter(charts.values()))[0]
             axis.set(xlabel="rank i, ascending" if first.names is None else "", ylabel=first.what)
             if len(charts) > 1:
@@ -106,9 +111,10 @@ def _charts(row: Row) -> dict[str, list[Learned]]:
 
 def _learned(chart: Mapping[str, Any]) -> Learned:
     """The numbers as the formulas of :mod:`alem.geometry` have them."""
-    parameters = {key: np.asarray(values, dtype=float) for key, values in chart["parameters"].items()}
+    # Many are exponents; of what has run away only the direction is of interest.
+    parameters = {key: _clipped(values) for key, values in chart["parameters"].items()}
     if "multipliers" in chart:
-        values = np.asarray(chart["multipliers"], dtype=float)
+        values = _clipped(chart["multipliers"])
         return Learned("multiplier $A_i$", None, values, np.ones_like(values))
     kind, theta = chart["kind"], parameters.get("theta", np.empty(0))
     if kind == "SinhArcsinhLog":
@@ -125,8 +131,12 @@ def _learned(chart: Mapping[str, Any]) -> Learned:
         start = np.concatenate([[1.0], np.zeros(K), np.exp(np.linspace(0.0, 2.0, K))])
         return Learned("parameter", names, np.concatenate([c, v, np.exp(parameters["log_width"])]), start)
     values = np.concatenate(list(parameters.values()))
-    names = tuple(f"{key} {i + 1}" for key, own in parameters.items() for i in range(len(own)))
+    names = tuple(plain(f"{key} {i + 1}") for key, own in parameters.items() for i in range(len(own)))
     return Learned("parameter", names, values, np.full(len(values), np.nan))
+
+
+def _clipped(values: Sequence[float]) -> Array:
+    return np.clip(np.asarray(values, dtype=float), -_FAR, _FAR)
 
 
 def _points(axis: Any, of: Learned, values: Array, look: Look, label: str, aside: float) -> None:

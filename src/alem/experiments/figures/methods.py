@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 NAMED = 20  # classes; more names do not fit beside a matrix
 NEAR = 0.15  # below the best; at more, differences between the good ones are no longer seen
+DRAWN = 500  # classes; more are not told apart, and take long
 COUNTED = 12  # classes; more numbers do not fit into its cells
 
 

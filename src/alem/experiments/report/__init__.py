@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from alem.experiments.figures import to_file
 from alem.experiments.ledger import Record
@@ -12,6 +13,7 @@ from alem.experiments.report.content import content
 from alem.experiments.report.html import to_html
 from alem.experiments.report.markdown import FIGURES, to_markdown
 from alem.files import whole
+from alem.linalg.errors import spelled
 
 __all__ = ["pages", "write_report", "write_whole"]
 
@@ -30,6 +32,8 @@ def write_report(
     is how to repeat it, before the commands in the records. The same records give the same bytes. Without
     matplotlib the report has no figures, and says so.
     """
+    records = [_spelled(record) for record in records]
+    title, command = spelled(title), None if command is None else spelled(command)
     blocks = content(records, title, command)
     files = {
         out / FIGURES / f"{block.name}.svg": to_file(block.drawing)
@@ -40,6 +44,18 @@ def write_report(
     for path, text in files.items():
         write_whole(path, text)
     return list(reversed(files))
+
+
+def _spelled(value: Any) -> Any:
+    """A record in whose texts nothing is left that a page or a terminal obeys."""
+    if isinstance(value, str):
+        return spelled(value)
+    if isinstance(value, dict):
+        return {spelled(key): _spelled(own) for key, own in value.items()}
+    # Numbers, of which there may be many, stand in lists without texts.
+    if isinstance(value, list) and not all(type(own) in (int, float) for own in value):
+        return [_spelled(own) for own in value]
+    return value
 
 
 def write_whole(path: Path, text: str) -> None:

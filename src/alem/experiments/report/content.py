@@ -128,7 +128,7 @@ def _range(numbers: Iterable[int]) -> str:
 
 
 def _seeds(seeds: Sequence[int]) -> str:
-    if len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[-1] + 1)):
+    if len(seeds) > 2 and seeds[-1] - seeds[0] + 1 == len(seeds):
         return f"seeds {seeds[0]}–{seeds[-1]}"
     return many(seeds, "seed")
 

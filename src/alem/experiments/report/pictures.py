@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from alem.experiments import figures
-from alem.experiments.figures.methods import NAMED
+from alem.experiments.figures.methods import DRAWN, NAMED
 from alem.experiments.report.blocks import Block, Heading, Paragraph, Picture, Table
 from alem.experiments.summary import Row
 
@@ -80,7 +80,7 @@ def confused(best: Row, slug: str) -> Iterator[Block]:
         f"{best.label}, the best by its mean accuracy after the last epoch ({100 * best.mean:.2f} %), over "
         "all its seeds: the share of each class that is taken for each."
     )
-    if figures.available():
+    if figures.available() and len(classes) <= DRAWN:
         yield _picture(figures.confusion(best), f"{slug}-confusion", caption)
     else:
         yield Paragraph(caption)
