@@ -37,6 +37,8 @@ def test_it_reads_what_scipy_reads(
 ) -> None:
     if version == "4" and array.dtype.kind in "iu?":
         array = array.astype(np.float64)  # which is all that SciPy writes there
+    if version == "4" and array.dtype.kind == "c":
+        array = np.nan_to_num(array)  # of infinite ones SciPy makes NaN there
     file = tmp_path_factory.getbasetemp() / "a.mat"
     written(file, {"x": array, "row": np.ones((1, 3))}, do_compression=packed, format=version)
     expected = loadmat(file)["x"]

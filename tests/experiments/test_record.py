@@ -64,6 +64,7 @@ def changed(place: str, value: Any) -> dict[str, Any]:
         ("config.model.dims", {"a": 1}),
         ("config.data.name", "x" * 2000),
         ("config.recipe.epochs", "8"),
+        ("config.recipe.epochs", ...),
         ("config.recipe", [1]),
         ("config.split", {"kind": "fold", "folds": 10**12, "fold": 0}),
         ("config.split", {"kind": "fold", "folds": 2, "fold": 2}),

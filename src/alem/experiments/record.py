@@ -143,7 +143,7 @@ def _model(value: Any) -> bool:
 
 
 def _recipe(value: Any) -> bool:
-    return _dict(_option)(value) and (not value or _counted(value.get("epochs", 1)))
+    return _dict(_option)(value) and (not value or _counted(value.get("epochs")))
 
 
 def _chart(value: Any) -> bool:
