@@ -132,3 +132,10 @@ def test_lines_that_are_deep_or_long_or_no_text(tmp_path: Path, line: bytes) -> 
         Ledger(tmp_path).records()
     assert len(str(error.value)) < 600
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "ledger", sorted((Path(__file__).parents[2] / "results").glob("*/runs.jsonl")), ids=str
+)
+def test_the_results_of_this_repository_are_records(ledger: Path) -> None:
+    assert len(Ledger(ledger.parent).records()) == len(ledger.read_text("utf-8").splitlines())

@@ -23,7 +23,7 @@ def require_record(record: Any) -> None:
     """Raise UnfitError unless tables, figures and reports can be made of ``record``."""
     _require(_RECORD, record, "")
     split = record["config"].get("split", {})
-    if split.get("kind") == "fold" and not 0 <= split.get("fold", -1) < split.get("folds", 0):
+    if split.get("kind") == "fold" and not 0 <= split.get("fold", 0) < split.get("folds", 0):
         raise UnfitError("config.split.fold")
     _require_history(record["history"])
     _require_places(record)
