@@ -112,7 +112,7 @@ def test_what_no_run_makes_is_named_with_its_line(tmp_path: Path, place: str, va
     with pytest.raises(UnfitError):
         require_record(record)
     (tmp_path / "runs.jsonl").write_text(json.dumps(record) + "\n", encoding="utf-8")
-    with pytest.raises(LedgerError, match=r"runs\.jsonl: record 1 .* is no result of a run"):
+    with pytest.raises(LedgerError, match=r"runs\.jsonl: line 1 is no result of a run"):
         Ledger(tmp_path).records()
 
 
