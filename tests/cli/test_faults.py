@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +26,16 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no su
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="it is looked at in /proc")
 fitting = sys.modules["alem.training.fit"]  # whose name the package gives to the function
 WORDS = ("--recipe", "paper", "--log", "ln,mul", "--epochs", 3, "--jobs", 1)
+
+
+@pytest.fixture(autouse=True)
+def _signals_are_not_ignored() -> Iterator[None]:
+    """As they are by whoever runs the tests in the background."""
+    defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in defaults.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="module")

@@ -64,6 +64,8 @@ class Guard:
     def _is_forbidden(self, event: str, arguments: tuple[Any, ...]) -> bool:
         if event == "open":
             path, mode, flags = arguments
+            if isinstance(path, int):  # a handle of what was opened before, and looked at then
+                return False
             changes = bool(flags & _WRITING) or any(c in "wax+" for c in mode or "")
             return changes and not self._is_free(path)
         if event == "compile":  # what becomes a tree and nothing else has this name
