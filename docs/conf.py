@@ -23,7 +23,8 @@ autodoc_member_order = "bysource"
 autodoc_default_options = {
     "members": True,
     "show-inheritance": True,
-    "exclude-members": "set_fit_request, set_partial_fit_request, set_score_request",  # which scikit-learn writes
+    # Which scikit-learn writes.
+    "exclude-members": "set_fit_request, set_partial_fit_request, set_score_request",
 }
 
 html_theme = "furo"

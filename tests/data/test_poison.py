@@ -38,7 +38,7 @@ def spoiled(file: Path, folder: Path, how: str) -> Path:
 
 @pytest.mark.skipif(not FILES, reason="there are no real data sets in ../shared/data")
 @pytest.mark.parametrize("how", ["NaN", "zero", "indefinite"])
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: getattr(file, "stem", "none"))
 def test_one_spoiled_sample(file: Path, how: str, tmp_path: Path) -> None:
     is_sequence = "offsets" in np.load(file).files
     path = spoiled(file, tmp_path, how)
