@@ -163,7 +163,7 @@ def test_what_is_of_another_kind_is_named(tmp_path: Path) -> None:
     path = tmp_path / "run.safetensors"
     save_checkpoint(path, net, optimizer)
     with safe_open(path, framework="pt") as file:
-        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (no mapping)
+        tensors = {key: file.get_tensor(key).clone() for key in file.keys()}  # noqa: SIM118 (no mapping)
         meta = json.loads(file.metadata()["alem"])
     weight = next(key for key in tensors if key.startswith("model."))
     moment = next(key for key in tensors if key.endswith("exp_avg"))
