@@ -44,7 +44,7 @@ bench: $(VENV)/.installed-bench
 	$(PYTHON) -m benchmarks.speed $(ARGS)
 
 pages: $(VENV)/.installed-dev
-	@set -e; for module in $(basename $(notdir $(filter-out benchmarks/_% benchmarks/speed.py benchmarks/epochs.py benchmarks/estimators.py benchmarks/faults.py,$(wildcard benchmarks/*.py)))); do \
+	@set -e; for module in $(basename $(notdir $(filter-out benchmarks/_% benchmarks/speed.py benchmarks/epochs.py benchmarks/estimators.py benchmarks/blocks.py benchmarks/devices.py benchmarks/faults.py,$(wildcard benchmarks/*.py)))); do \
 	    echo "benchmarks.$$module"; $(PYTHON) -m benchmarks.$$module; done
 
 docs: $(VENV)/.installed-docs
